@@ -1,0 +1,1 @@
+"""Tools in -> tool documents out."""

@@ -1,0 +1,248 @@
+"""One tool in -> its tool document out.
+
+A tool is a LangChain tool, a plain function, or a definition as a dict: OpenAI's function
+form, MCP's `inputSchema` form, or this project's own with `server` and `parameters`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from langchain_toolrag.catalogue.names import bound_name, split_words
+from langchain_toolrag.catalogue.schema import argument_words
+from langchain_toolrag.errors import InvalidToolError
+from langchain_toolrag.types import Tool, ToolDocument, ToolId
+
+_SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")
+
+
+def tool_id(name: str, server: str | None) -> ToolId:
+    """Return the id of a tool: `<server>/<name>`, or the name where there is no server."""
+    return f"{server}/{name}" if server else name
+
+
+def identify(tool: Tool) -> ToolId:
+    """Return the id of a tool without reading its schema."""
+    if isinstance(tool, BaseTool):
+        return tool_id(tool.name, server_of(tool.metadata))
+    if isinstance(tool, dict):
+        return _dict_id(tool)
+    return getattr(tool, "__name__", type(tool).__name__)
+
+
+def is_definition(tool: object) -> bool:
+    """Return whether a dict defines a function, rather than name a provider's own tool."""
+    if not isinstance(tool, dict):
+        return False
+    definition = _definition(tool)
+    plain_type = tool.get("type") in (None, "function")
+    return plain_type and isinstance(definition.get("name"), str)
+
+
+def server_of(metadata: Mapping[str, Any] | None) -> str | None:
+    """Return the server a tool's metadata names.
+
+    Read are `server` and `group` (a name), and `mcp.server.name` as `langchain.mcp` writes it.
+    """
+    if not metadata:
+        return None
+    named = metadata.get("server") or metadata.get("group")
+    if isinstance(named, Mapping):
+        named = named.get("name")
+    if not named:
+        named = _nested(metadata, "mcp", "server", "name")
+    return str(named) if named else None
+
+
+def openai_definition(tool: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a definition in OpenAI's function form, the one `bind_tools` takes, under a name."""
+    definition = _definition(tool)
+    schema = next((definition[key] for key in _SCHEMA_KEYS if definition.get(key)), None)
+    function = {
+        "name": name,
+        "description": definition.get("description") or "",
+        "parameters": schema or {"type": "object", "properties": {}},
+    }
+    if "strict" in definition:
+        function["strict"] = definition["strict"]
+    return {"type": "function", "function": function}
+
+
+def document_of(tool: Tool) -> ToolDocument:
+    """Read a tool into a tool document.
+
+    Args:
+        tool: A LangChain tool, a function, or a definition as a dict.
+
+    Returns:
+        Its document. Injected arguments (state, store, runtime, config) are not in it.
+
+    Raises:
+        InvalidToolError: If it has no name or is none of these.
+    """
+    if isinstance(tool, BaseTool):
+        return _from_tool(tool)
+    if isinstance(tool, dict):
+        return _from_dict(tool)
+    if isinstance(tool, type):  # A pydantic model or TypedDict that stands for a function.
+        return _from_dict(convert_to_openai_tool(tool))
+    if callable(tool):
+        return _from_function(tool)
+    raise InvalidToolError(
+        f"a {type(tool).__name__} is not a tool: give a LangChain tool, a function, or a dict "
+        "with 'name', 'description' and 'parameters'",
+        tool,
+    )
+
+
+def _from_tool(tool: BaseTool) -> ToolDocument:
+    metadata = tool.metadata or {}
+    extras = getattr(tool, "extras", None) or {}
+    return _document(
+        tool,
+        name=tool.name,
+        description=tool.description,
+        schema=_call_schema(tool),
+        server=server_of(metadata),
+        title=_title(metadata),
+        hint=extras.get("search_hint") or metadata.get("search_hint"),
+        tags=tool.tags,
+        origin=_origin(tool),
+    )
+
+
+def _from_function(function: Callable[..., Any]) -> ToolDocument:
+    try:
+        tool = StructuredTool.from_function(
+            function, description=inspect.getdoc(function) or _missing_description(function)
+        )
+    except (TypeError, ValueError, NameError) as error:
+        name = getattr(function, "__name__", repr(function))
+        raise InvalidToolError(
+            f"the function {name} cannot be a tool: {error}", function
+        ) from error
+    return _from_tool(tool)
+
+
+def _missing_description(function: Callable[..., Any]) -> str:
+    return " ".join(split_words(getattr(function, "__name__", "")))
+
+
+def _from_dict(tool: dict[str, Any]) -> ToolDocument:
+    definition = _definition(tool)
+    schema = next((definition[key] for key in _SCHEMA_KEYS if definition.get(key)), None)
+    annotations = definition.get("annotations")
+    server = _dict_server(tool)
+    return _document(
+        tool,
+        name=definition.get("name"),
+        description=definition.get("description"),
+        schema=schema,
+        server=server,
+        title=definition.get("title") or _title(annotations or {}),
+        hint=definition.get("search_hint"),
+        tags=definition.get("tags"),
+        origin=f"a definition of {server}" if server else "a definition",
+        identity=tool.get("id"),
+    )
+
+
+def _document(
+    tool: Tool,
+    *,
+    name: object,
+    description: object,
+    schema: object,
+    server: str | None,
+    title: object,
+    hint: object,
+    tags: object,
+    origin: str,
+    identity: object = None,
+) -> ToolDocument:
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidToolError(f"a tool needs a name; found {name!r} in {tool!r:.200}", tool)
+    parameters, values = argument_words(schema)
+    return ToolDocument(
+        id=identity if isinstance(identity, str) and identity else tool_id(name, server),
+        name=name,
+        bound_name=bound_name(name),
+        description=description.strip() if isinstance(description, str) else "",
+        words=split_words(name),
+        parameters=parameters,
+        values=values,
+        server=server,
+        title=title if isinstance(title, str) else "",
+        hint=hint if isinstance(hint, str) else "",
+        tags=frozenset(str(tag) for tag in tags)
+        if isinstance(tags, (list, tuple, set))
+        else frozenset(),
+        origin=origin,
+    )
+
+
+def _call_schema(tool: BaseTool) -> object:
+    """Return the schema the model sees: without injected arguments; None where it has none."""
+    if isinstance(tool.args_schema, dict):
+        return tool.args_schema
+    try:
+        schema: Any = tool.tool_call_schema
+        if isinstance(schema, dict):
+            return schema
+        return (
+            schema.model_json_schema() if hasattr(schema, "model_json_schema") else schema.schema()
+        )
+    # Pydantic raises errors of many kinds for types that JSON schema cannot express; such a
+    # tool is still found by its name and description.
+    except Exception:
+        return None
+
+
+def _definition(tool: dict[str, Any]) -> dict[str, Any]:
+    """Return the dict that holds the name: OpenAI nests it under `function`."""
+    inner = tool.get("function")
+    return inner if isinstance(inner, dict) else tool
+
+
+def _dict_id(tool: dict[str, Any]) -> ToolId:
+    identity = tool.get("id")
+    if isinstance(identity, str) and identity:
+        return identity
+    return tool_id(str(_definition(tool).get("name")), _dict_server(tool))
+
+
+def _dict_server(tool: dict[str, Any]) -> str | None:
+    metadata = tool.get("metadata")
+    return server_of(
+        {"server": tool.get("server") or _definition(tool).get("server")}
+    ) or server_of(metadata if isinstance(metadata, Mapping) else None)
+
+
+def _title(metadata: Mapping[str, Any]) -> str:
+    """Return a display name: MCP's `title`, flat or in its annotations."""
+    flat = metadata.get("title") or _nested(metadata, "annotations", "title")
+    found = flat or _nested(metadata, "mcp", "tool", "annotations", "title")
+    return found if isinstance(found, str) else ""
+
+
+def _nested(mapping: Mapping[str, Any], *keys: str) -> Any:
+    value: Any = mapping
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _origin(tool: BaseTool) -> str:
+    """Say where a tool was defined: its server, or the function it wraps."""
+    server = server_of(tool.metadata)
+    if server:
+        return f"server {server}"
+    function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
+    if function is None:
+        return f"{type(tool).__module__}.{type(tool).__qualname__}"
+    return f"{function.__module__}.{function.__qualname__}"

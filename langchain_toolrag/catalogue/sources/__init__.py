@@ -1,0 +1,1 @@
+"""Files and modules in -> tools out."""

@@ -1,0 +1,121 @@
+"""Everything this package raises on purpose.
+
+    ToolRAGError
+    ├── DuplicateToolError    (ValueError)   two tools would answer to one name
+    ├── InvalidToolError      (ValueError)   something that cannot be indexed as a tool
+    ├── UnknownToolError      (LookupError)  a name that no tool of the catalogue has
+    ├── MissingStateKeyError  (LookupError)  a graph state without the keys the node writes
+    ├── SourceError           (ValueError)   a file or module that tools cannot be read from
+    ├── EmbeddingError        (RuntimeError) a model that cannot be loaded, or vectors that are wrong
+    └── StaleIndexError       (ValueError)   a saved index that does not fit what it is loaded with
+
+Each says what was found, what was wanted and what to do, and keeps the offending value
+as an attribute. Bad arguments raise plain `ValueError` or `TypeError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class ToolRAGError(Exception):
+    """Base of every error of this package: `except ToolRAGError` catches them all."""
+
+
+class DuplicateToolError(ToolRAGError, ValueError):
+    """Two tools would answer to one name.
+
+    Attributes:
+        name: The name both tools claim.
+        origins: Where each of them comes from.
+    """
+
+    def __init__(self, name: str, origins: Sequence[str]) -> None:
+        self.name = name
+        self.origins = tuple(origins)
+        super().__init__(
+            f"two tools are named {name!r}: one from {self.origins[0]}, one from "
+            f"{self.origins[1]}. Rename one, give each a server "
+            "(metadata={'server': ...}) and pass on_duplicate='prefix', or use refresh() to "
+            "replace a tool by its newer version."
+        )
+
+
+class InvalidToolError(ToolRAGError, ValueError):
+    """Something that cannot be indexed as a tool.
+
+    Attributes:
+        tool: What was given.
+    """
+
+    def __init__(self, message: str, tool: object) -> None:
+        self.tool = tool
+        super().__init__(message)
+
+
+class UnknownToolError(ToolRAGError, LookupError):
+    """A name that no tool of the catalogue has.
+
+    Attributes:
+        names: The names that were not found.
+        closest: Names of the catalogue that look like them, best first.
+    """
+
+    def __init__(self, names: Sequence[str], closest: Sequence[str] = (), *, where: str) -> None:
+        self.names = tuple(names)
+        self.closest = tuple(closest)
+        wanted = ", ".join(repr(name) for name in self.names)
+        hint = f" Closest: {', '.join(self.closest)}." if self.closest else ""
+        super().__init__(f"{where} names {wanted}, which the catalogue does not have.{hint}")
+
+
+class MissingStateKeyError(ToolRAGError, LookupError):
+    """A graph state without the keys that the selector node writes.
+
+    Attributes:
+        key: The key that was looked for.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(
+            f"the state has no {key!r}. LangGraph drops updates of keys that the state schema "
+            "does not declare: let your state inherit from langchain_toolrag.ToolRAGState, and "
+            "put the ToolRAGNode before the node that binds the tools."
+        )
+
+
+class SourceError(ToolRAGError, ValueError):
+    """A file or module that tools cannot be read from.
+
+    Attributes:
+        source: The file or `module:attribute`.
+        line: The line of the fault, from 1; None where no line is to blame.
+    """
+
+    def __init__(self, source: str, problem: str, *, line: int | None = None) -> None:
+        self.source = source
+        self.line = line
+        place = source if line is None else f"{source}, line {line}"
+        super().__init__(f"{place}: {problem}")
+
+
+class EmbeddingError(ToolRAGError, RuntimeError):
+    """An embedding model that cannot be loaded, or vectors that cannot be used."""
+
+
+class StaleIndexError(ToolRAGError, ValueError):
+    """A saved index that does not fit what it is loaded with.
+
+    Attributes:
+        found: What the saved index was made with.
+        wanted: What it is to be used with.
+    """
+
+    def __init__(self, what: str, found: object, wanted: object) -> None:
+        self.found = found
+        self.wanted = wanted
+        super().__init__(
+            f"the saved index has {what} {found!r}, wanted {wanted!r}: "
+            "index the tools again, or load it with what it was saved with."
+        )

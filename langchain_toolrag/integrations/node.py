@@ -1,0 +1,226 @@
+"""Selection as a LangGraph node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from langchain_core.messages import AnyMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.graph.message import add_messages
+from langgraph.runtime import get_runtime
+from typing_extensions import NotRequired, TypedDict
+
+from langchain_toolrag.errors import MissingStateKeyError, ToolRAGError
+from langchain_toolrag.integrations.binding import bind_tools
+from langchain_toolrag.integrations.permissions import RuntimeFilter, filter_of
+from langchain_toolrag.selection.bindable import tool_name
+from langchain_toolrag.selection.options import SelectionOptions
+from langchain_toolrag.toolrag import ToolRAG
+from langchain_toolrag.types import Selection, Tool, Tools
+
+STATE_KEY = "toolrag_state"
+QUERY_KEY = "toolrag_query"
+OUTPUT_KEY = "selected_tools"
+
+
+class ToolRAGState(TypedDict):
+    """What a graph's state needs for a `ToolRAGNode`; inherit from it.
+
+    Attributes:
+        messages: The conversation.
+        selected_tools: Names the selected tools are bound under, in binding order.
+        toolrag_query: What was searched for.
+        toolrag_state: The selector's memory of the conversation, a small JSON value.
+    """
+
+    messages: Annotated[list[AnyMessage], add_messages]
+    selected_tools: NotRequired[list[str]]
+    toolrag_query: NotRequired[str]
+    toolrag_state: NotRequired[dict[str, Any]]
+
+
+class ToolRAGNode(Runnable[Any, dict[str, Any]]):
+    """A LangGraph node that selects tools before the model is called.
+
+    Put it in front of the node that calls the model, and lead the tools' node back to it: it
+    searches once for each user turn and afterwards only adds what was called.
+
+    Example:
+        >>> selector = ToolRAGNode(tools)
+        >>> graph = StateGraph(ToolRAGState)
+        >>> graph.add_node(selector)
+        >>> graph.add_node("agent", lambda state: {
+        ...     "messages": [model.bind_tools(selector.tools_for(state)).invoke(state["messages"])]})
+
+    Args:
+        tools: The tools; None to give `rag`, or to have `create_react_agent` give them.
+        rag: The tools, indexed already.
+        messages_key: Where in the state the messages are.
+        output_key: Where in the state the names of the selected tools go.
+        name: The node's name.
+        options: How tools are selected; with `rag`, its own are used.
+        filter: Which tools may be selected: a `ToolFilter`, a function of a tool document, or a
+            function of `runtime` that returns one of these.
+
+    Attributes:
+        name: The node's name.
+        messages_key: Where the messages are.
+        output_key: Where the names go.
+
+    Raises:
+        ValueError: If both `tools` and `rag`, or both `rag` and `options`, are given.
+    """
+
+    def __init__(
+        self,
+        tools: Tools | None = None,
+        *,
+        rag: ToolRAG | None = None,
+        messages_key: str = "messages",
+        output_key: str = OUTPUT_KEY,
+        name: str = "tool_selector",
+        options: SelectionOptions | None = None,
+        filter: RuntimeFilter | None = None,
+    ) -> None:
+        if rag is not None and (tools is not None or options is not None):
+            raise ValueError("rag brings its own tools and options: give it alone")
+        self.name = name
+        self.messages_key = messages_key
+        self.output_key = output_key
+        self._options = options
+        self._filter = filter
+        self._rag = rag
+        if tools is not None:
+            self.bind_tools(tools)
+
+    @property
+    def rag(self) -> ToolRAG:
+        """The tools and their index.
+
+        Raises:
+            ToolRAGError: If there are no tools yet.
+        """
+        if self._rag is None:
+            raise ToolRAGError(
+                "this ToolRAGNode has no tools: give it tools or rag, call bind_tools(tools), "
+                "or use it as create_react_agent(model, tools, tool_selector=ToolRAGNode())"
+            )
+        return self._rag
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether there are tools to select from."""
+        return self._rag is not None
+
+    @property
+    def tools(self) -> list[Tool]:
+        """Everything that can be selected: give this to the `ToolNode`."""
+        return self.rag.tools
+
+    def bind_tools(self, tools: Tools) -> None:
+        """Take in tools; a node that has some keeps exactly these."""
+        if self._rag is None:
+            self._rag = ToolRAG(tools, options=self._options)
+        else:
+            self._rag.refresh(tools)
+
+    def invoke(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Select tools for a state.
+
+        Args:
+            input: The graph's state, a mapping or an object with attributes.
+            config: The run's configuration.
+            **kwargs: Ignored; LangGraph passes none.
+
+        Returns:
+            The state's update.
+        """
+        return self._call_with_config(self._select, input, config)
+
+    async def ainvoke(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Do what `invoke` does, without blocking the event loop.
+
+        Args:
+            input: The graph's state.
+            config: The run's configuration.
+            **kwargs: Ignored; LangGraph passes none.
+
+        Returns:
+            The state's update.
+        """
+        return await self._acall_with_config(self._aselect, input, config)
+
+    def tools_for(self, state: Any) -> list[Tool]:
+        """Return the tools that the node selected for a state.
+
+        Args:
+            state: The graph's state, after this node.
+
+        Returns:
+            Tools to bind, in binding order, provider tools first.
+
+        Raises:
+            MissingStateKeyError: If the state holds no selection.
+        """
+        names = _read(state, self.output_key)
+        if names is None:
+            raise MissingStateKeyError(self.output_key)
+        by_name = {tool_name(tool): tool for tool in self.rag.tools}
+        passed_through = self.rag.catalogue.passed_through
+        return [*passed_through, *(by_name[name] for name in names if name in by_name)]
+
+    def bind_model(self, model: Any) -> Callable[[Any, Any], Runnable[Any, Any]]:
+        """Return a dynamic model for LangGraph's prebuilt agents.
+
+        Args:
+            model: A chat model.
+
+        Returns:
+            A function of state and runtime: the model with the selected tools bound.
+        """
+
+        def bound(state: Any, runtime: Any) -> Runnable[Any, Any]:
+            return bind_tools(model, self.tools_for(state))
+
+        return bound
+
+    def _select(self, state: Any) -> dict[str, Any]:
+        messages, previous, filter = self._reading(state)
+        return self._update(self.rag.select(messages, previous=previous, filter=filter))
+
+    async def _aselect(self, state: Any) -> dict[str, Any]:
+        messages, previous, filter = self._reading(state)
+        return self._update(await self.rag.aselect(messages, previous=previous, filter=filter))
+
+    def _reading(self, state: Any) -> tuple[Any, Mapping[str, Any] | None, Any]:
+        messages = _read(state, self.messages_key)
+        if messages is None:
+            raise MissingStateKeyError(self.messages_key)
+        return messages, _read(state, STATE_KEY), filter_of(self._filter, _runtime())
+
+    def _update(self, selection: Selection) -> dict[str, Any]:
+        return {
+            self.output_key: selection.names,
+            QUERY_KEY: selection.query,
+            STATE_KEY: dict(selection.state),
+        }
+
+
+def _read(state: Any, key: str) -> Any:
+    """Read a state that is a mapping, a pydantic model or a dataclass; None where it is missing."""
+    if isinstance(state, Mapping):
+        return state.get(key)
+    return getattr(state, key, None)
+
+
+def _runtime() -> object:
+    """Return the run's Runtime; None outside a graph."""
+    try:
+        return get_runtime()
+    except (RuntimeError, KeyError):
+        return None

@@ -1,0 +1,67 @@
+"""Evidence in -> one ranking out, its scores on the scale of the cosine.
+
+Lexical scores are brought to the scale of this query's dense scores: how many standard
+deviations a tool's BM25 score stands above the catalogue's mean, times the standard
+deviation of the dense scores. The ranking is that of `(1 - w) * z(dense) + w * z(lexical)`,
+a convex combination of standardised scores [1], while differences keep their meaning as
+cosines, which the cutoff relies on.
+
+References:
+    [1] Bruch, Gai and Ingber. An Analysis of Fusion Functions for Hybrid Retrieval.
+    TOIS 2023. https://doi.org/10.1145/3596512
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from langchain_toolrag.types import Evidence, Hit, ScoreStatistics, ToolEvidence
+
+LEXICAL_WEIGHT = 0.3
+"""Share of the lexical side. Measured best, with 0.7 for the dense side, as the mean over 29
+public sets in the study this project starts from (Recall@5 .706; dense alone .652)."""
+
+EXACT_BONUS = 1.0
+"""Added for a tool the query names: more than any two cosines can differ by meaning."""
+
+_PER_DEVIATION = LEXICAL_WEIGHT / (1 - LEXICAL_WEIGHT)
+
+
+def fuse(evidence: Evidence) -> list[Hit]:
+    """Rank tools by all their evidence together.
+
+    Args:
+        evidence: What an index knows of a query.
+
+    Returns:
+        Every tool with any evidence, best first, equal scores in order of id. The scale is the
+        cosine's, with `EXACT_BONUS` on top for a tool the query names. Without a query vector the
+        scale is the share of the best lexical score, 0 to 1, and tools without a word or name in
+        common with the query are left out.
+    """
+    if any(tool.dense is not None for tool in evidence.tools):
+        return ranked(evidence.tools, lambda tool: _fused(tool, evidence.statistics))
+    best = max((tool.lexical for tool in evidence.tools), default=0.0) or 1.0
+    matched = (tool for tool in evidence.tools if tool.lexical or tool.keyword or tool.exact)
+    return ranked(matched, lambda tool: tool.lexical / best + EXACT_BONUS * tool.exact)
+
+
+def ranked(tools: Iterable[ToolEvidence], score: Callable[[ToolEvidence], float]) -> list[Hit]:
+    """Rank tools by one score, best first, equal scores in order of id."""
+    scored = sorted(
+        ((score(tool), tool) for tool in tools), key=lambda pair: (-pair[0], pair[1].id)
+    )
+    return [Hit(tool.id, points, rank, tool) for rank, (points, tool) in enumerate(scored, start=1)]
+
+
+def _fused(tool: ToolEvidence, statistics: ScoreStatistics) -> float:
+    """A tool without a vector yet counts as an average one by meaning."""
+    dense = statistics.dense_mean if tool.dense is None else tool.dense
+    return dense + _lexical_share(tool.lexical, statistics) + EXACT_BONUS * tool.exact
+
+
+def _lexical_share(lexical: float, statistics: ScoreStatistics) -> float:
+    if not statistics.lexical_deviation:
+        return 0.0
+    deviations = (lexical - statistics.lexical_mean) / statistics.lexical_deviation
+    return _PER_DEVIATION * statistics.dense_deviation * deviations

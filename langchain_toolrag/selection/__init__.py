@@ -1,0 +1,1 @@
+"""Conversation in -> explained selection out."""

@@ -1,0 +1,123 @@
+"""A catalogue and one call's tools in -> what can be bound in this call out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from langchain_core.tools import BaseTool
+
+from langchain_toolrag.catalogue.catalogue import Catalogue
+from langchain_toolrag.catalogue.document import identify
+from langchain_toolrag.types import Tool, ToolDocument, ToolFilter, ToolId, Tools
+
+Filter: TypeAlias = ToolFilter | Callable[[ToolDocument], bool]
+"""Which tools a caller may see; a function is called on every tool document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bindable:
+    """What can be bound in one call.
+
+    Attributes:
+        catalogue: The catalogue the tools are of.
+        tools: Catalogue tools that are there and permitted, by id, in catalogue order.
+        passed_through: Tools that are not the catalogue's: bound as they are, in front.
+        filter: The same restriction for the index; None where nothing is restricted.
+    """
+
+    catalogue: Catalogue
+    tools: Mapping[ToolId, Tool]
+    passed_through: tuple[Tool, ...]
+    filter: ToolFilter | None
+
+    def ids(self, names: Iterable[str]) -> list[ToolId]:
+        """Return the ids of the tools that can be bound among names (or ids), in their order."""
+        found = (self.id_of(name) for name in names)
+        return [identity for identity in found if identity is not None]
+
+    def id_of(self, name: str) -> ToolId | None:
+        """Return the id of a tool that can be bound; None for any other."""
+        identity = name if name in self.tools else self.catalogue.id_of(name)
+        return identity if identity in self.tools else None
+
+
+def bindable(catalogue: Catalogue, tools: Tools | None, filter: Filter | None) -> Bindable:
+    """Work out what can be bound.
+
+    Args:
+        catalogue: All tools.
+        tools: The tools of this call; None for the whole catalogue. Those that the catalogue
+            does not have, and provider tools, pass through.
+        filter: Which of the catalogue's tools the caller may see.
+
+    Returns:
+        What can be bound. A tool that the filter keeps out does not pass through either.
+    """
+    if tools is None:
+        present: dict[ToolId, Tool] = {entry.document.id: entry.bound for entry in catalogue}
+        passed: list[Tool] = list(catalogue.passed_through)
+    else:
+        present, passed = _matched(catalogue, tools)
+    wanted = as_filter(filter)
+    restricted = wanted
+    if len(present) < len(catalogue):
+        restricted = _within(present, wanted)
+    if wanted is not None:
+        admits = wanted.admits
+        entries = catalogue.entries
+        present = {key: tool for key, tool in present.items() if admits(entries[key].document)}
+    return Bindable(catalogue, present, tuple(passed), restricted)
+
+
+def as_filter(filter: Filter | None) -> ToolFilter | None:
+    """Return a filter as a ToolFilter; None for no restriction.
+
+    Raises:
+        TypeError: If it is neither a filter nor a function.
+    """
+    if filter is None or isinstance(filter, ToolFilter):
+        return filter
+    if callable(filter):
+        return ToolFilter(predicate=filter)
+    raise TypeError(
+        f"filter is a {type(filter).__name__}; wanted a ToolFilter or a function of a ToolDocument"
+    )
+
+
+def _matched(catalogue: Catalogue, tools: Tools) -> tuple[dict[ToolId, Tool], list[Tool]]:
+    """Tell the catalogue's tools from the others; the objects of this call are the ones bound."""
+    present: dict[ToolId, Tool] = {}
+    passed: list[Tool] = []
+    for tool in tools:
+        name = tool_name(tool)
+        identity = catalogue.id_of(name) if name else None
+        if identity is None and name and identify(tool) in catalogue.entries:
+            identity = identify(tool)
+        if identity is None:
+            passed.append(tool)
+        elif identity not in present:
+            entry = catalogue.entries[identity]
+            present[identity] = tool if name == entry.document.bound_name else entry.bound
+    order = {identity: position for position, identity in enumerate(catalogue.entries)}
+    return {key: present[key] for key in sorted(present, key=order.__getitem__)}, passed
+
+
+def tool_name(tool: Tool) -> str:
+    """Return the name a tool is called by; empty for a provider tool without one."""
+    if isinstance(tool, BaseTool):
+        return tool.name
+    if isinstance(tool, dict):
+        function = tool.get("function")
+        named = function if isinstance(function, dict) else tool
+        return str(named.get("name") or "")
+    return getattr(tool, "__name__", "")
+
+
+def _within(present: Mapping[ToolId, Tool], filter: ToolFilter | None) -> ToolFilter:
+    """Return a filter that also demands that a tool be present in this call."""
+    ids = frozenset(present)
+    if filter is None:
+        return ToolFilter(predicate=lambda document: document.id in ids)
+    return ToolFilter(predicate=lambda document: document.id in ids and filter.admits(document))

@@ -1,0 +1,99 @@
+"""Reasons to bind a tool in -> which tools are bound, in which order, out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from langchain_toolrag.types import ToolId
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Who wants to be bound; a tool may stand in several lists. All hold bindable ids only.
+
+    Attributes:
+        required: Tools the model is made to call, and calls that wait for their result.
+        always: Tools the user always wants.
+        sticky: Tools called in the last turns, latest first.
+        fresh: What the search found, best first.
+        called: Tools called earlier in the history shown to the model, latest first.
+        kept: Tools bound or loaded before, the least expendable first.
+    """
+
+    required: Sequence[ToolId] = ()
+    always: Sequence[ToolId] = ()
+    sticky: Sequence[ToolId] = ()
+    fresh: Sequence[ToolId] = ()
+    called: Sequence[ToolId] = ()
+    kept: Sequence[ToolId] = ()
+
+
+def admitted(claims: Claims, places: int) -> set[ToolId]:
+    """Give out the places to bind tools in.
+
+    Served in order: required, always, sticky, fresh, called, kept. Of the sticky tools the
+    oldest give way where they would leave no place for the best fresh hit.
+
+    Args:
+        claims: Who wants a place.
+        places: How many there are; below what is required, all of that is admitted still.
+
+    Returns:
+        The ids that are bound; more than `places` only if that many are required.
+    """
+    firm = dict.fromkeys([*claims.required, *claims.always])
+    if len(firm) > places:
+        logger.warning(
+            "%d tools may not be left out and max_tools leaves %d places: all of them are bound",
+            len(firm),
+            max(places, 0),
+        )
+    sticky = [identity for identity in claims.sticky if identity not in firm]
+    best = [identity for identity in claims.fresh[:1] if identity not in firm]
+    seated = _take(firm, sticky, places - (1 if best and best[0] not in sticky else 0))
+    for claim in (claims.fresh, sticky, claims.called, claims.kept):
+        seated = _take(seated, claim, places)
+    return set(seated)
+
+
+def ordered(
+    bound: Iterable[ToolId], claims: Claims, previous: Sequence[ToolId]
+) -> tuple[ToolId, ...]:
+    """Put bound tools into binding order: new tools come after those that were bound before.
+
+    A model provider caches a request's prefix, tools first: what was sent before stays where it
+    was. At a conversation's start the tools that are always bound come first, then what the
+    search found, best first.
+
+    Args:
+        bound: The ids to order.
+        claims: Why they are bound.
+        previous: Binding order of the step before.
+
+    Returns:
+        The ids, each once.
+    """
+    chosen = set(bound)
+    order = (
+        *previous,
+        *claims.always,
+        *claims.fresh,
+        *claims.required,
+        *claims.sticky,
+        *claims.called,
+        *claims.kept,
+    )
+    return tuple(dict.fromkeys(identity for identity in order if identity in chosen))
+
+
+def _take(seated: dict[ToolId, None], claim: Iterable[ToolId], places: int) -> dict[ToolId, None]:
+    following = dict(seated)
+    for identity in claim:
+        if len(following) >= places:
+            break
+        following[identity] = None
+    return following

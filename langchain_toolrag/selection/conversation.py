@@ -1,0 +1,245 @@
+"""Messages in -> what the user wants now and which tools were called out.
+
+Histories come trimmed, summarised, deserialised and written by other frameworks: a call may
+stand in any of half a dozen places, and a message of the user may not be the user's words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+    convert_to_messages,
+)
+
+from langchain_toolrag.types import Messages
+
+# What LangGraph's add_messages takes as "forget everything before".
+_REMOVE_ALL = "__remove_all__"
+# What LangChain's summarisation writes; its newer versions mark the message as well.
+_SUMMARY_PREFIX = "Here is a summary of the conversation to date"
+_CALL_BLOCKS = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call"})
+_RESULT_BLOCKS = frozenset({"tool_result", "function_call_output"})
+_TEXT_BLOCKS = frozenset({"text", "input_text", "output_text"})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One mention of a tool's call in the history.
+
+    Attributes:
+        name: The name the model called it by.
+        turn: Assistant turns back, from 1: an assistant turn is all between two user turns.
+        message: Assistant messages back, from 1, as ToolRAG counts.
+        answered: Whether its result is in the history too.
+    """
+
+    name: str
+    turn: int
+    message: int
+    answered: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What selection needs to know of a list of messages.
+
+    Attributes:
+        query: The user's words of the current turn, or of the turn before where the current
+            one has none (an image); empty where there are none.
+        previous_query: The user's words of the turn before that; empty where there are none.
+        turn_id: Names the user turn; empty where there is none.
+        calls: Calls of tools, latest first.
+    """
+
+    query: str = ""
+    previous_query: str = ""
+    turn_id: str = ""
+    calls: tuple[Call, ...] = ()
+
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """Names called without a result so far, latest first, without repeats."""
+        return tuple(dict.fromkeys(call.name for call in self.calls if not call.answered))
+
+    def sticky(self, window: int) -> tuple[str, ...]:
+        """Names called in the last `window` assistant turns, latest first, without repeats."""
+        return tuple(dict.fromkeys(call.name for call in self.calls if call.turn <= window))
+
+    def classic_sticky(self, window: int) -> tuple[str, ...]:
+        """The same for the last `window` assistant messages, ToolRAG's notion of a turn."""
+        return tuple(dict.fromkeys(call.name for call in self.calls if call.message <= window))
+
+
+def read_conversation(messages: Messages) -> Conversation:
+    """Read a list of messages, latest first.
+
+    Args:
+        messages: Whatever `convert_to_messages` takes, or a string: the user's words.
+
+    Returns:
+        What it says; nothing where there is nothing. The messages are not changed.
+    """
+    reader = _Reader()
+    for message in reversed(_as_messages(messages)):
+        reader.read(message)
+    return reader.conversation()
+
+
+def message_text(message: BaseMessage) -> str:
+    """Return the text of a message, its blocks joined by spaces; empty for an image alone."""
+    content = message.content
+    if isinstance(content, str):
+        return content.strip()
+    return " ".join(part for part in map(_block_text, content) if part).strip()
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Takes in messages from the last to the first."""
+
+    users: list[HumanMessage | ChatMessage] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    answered: set[str] = field(default_factory=set)
+    turns: int = 0
+    assistant_messages: int = 0
+    in_turn: bool = False
+
+    def read(self, message: BaseMessage) -> None:
+        if isinstance(message, AIMessage):
+            self._enter_turn()
+            self.assistant_messages += 1
+            self._add(_calls(message), self.assistant_messages)
+        elif isinstance(message, (ToolMessage, FunctionMessage)):
+            self._enter_turn()
+            self.answered.add(getattr(message, "tool_call_id", ""))
+            if message.name:
+                self._add([(message.name, "")], self.assistant_messages + 1)
+        elif isinstance(message, (HumanMessage, ChatMessage)):
+            self.answered.update(_answered_in_blocks(message))
+            if _is_user_turn(message):
+                self.in_turn = False
+                self.users.append(message)
+
+    def conversation(self) -> Conversation:
+        texts = [message_text(user) for user in self.users]
+        spoken = [text for text in texts if text]
+        return Conversation(
+            query=spoken[0] if spoken else "",
+            previous_query=spoken[1] if len(spoken) > 1 else "",
+            turn_id=_turn_id(self.users[0], len(self.users)) if self.users else "",
+            calls=tuple(self.calls),
+        )
+
+    def _enter_turn(self) -> None:
+        if not self.in_turn:
+            self.in_turn = True
+            self.turns += 1
+
+    def _add(self, calls: Iterable[tuple[str, str]], message: int) -> None:
+        for name, identity in calls:
+            answered = not identity or identity in self.answered
+            self.calls.append(Call(name, self.turns, message, answered))
+
+
+def _as_messages(messages: Messages) -> list[BaseMessage]:
+    if isinstance(messages, str):
+        return [HumanMessage(messages)]
+    if isinstance(messages, BaseMessage):
+        return [messages]
+    converted = convert_to_messages(messages)
+    if any(isinstance(message, RemoveMessage) for message in converted):
+        return _without_removed(converted)
+    return converted
+
+
+def _without_removed(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Carry out what RemoveMessages ask for, as LangGraph's reducer will."""
+    kept: list[BaseMessage] = []
+    for message in messages:
+        if not isinstance(message, RemoveMessage):
+            kept.append(message)
+        elif message.id == _REMOVE_ALL:
+            kept.clear()
+        else:
+            kept = [other for other in kept if other.id != message.id]
+    return kept
+
+
+def _is_user_turn(message: HumanMessage | ChatMessage) -> bool:
+    """Whether the user said it: not a summary, not a result written as a user's message."""
+    if isinstance(message, ChatMessage) and message.role not in ("user", "human"):
+        return False
+    if message.additional_kwargs.get("lc_source"):
+        return False
+    content = message.content
+    if isinstance(content, str):
+        return not content.startswith(_SUMMARY_PREFIX)
+    kinds = [block.get("type") for block in content if isinstance(block, dict)]
+    return not (kinds and len(kinds) == len(content) and set(kinds) <= _RESULT_BLOCKS)
+
+
+def _answered_in_blocks(message: BaseMessage) -> Iterator[str]:
+    if isinstance(message.content, list):
+        for block in message.content:
+            if isinstance(block, dict) and block.get("type") in _RESULT_BLOCKS:
+                yield str(block.get("tool_use_id") or block.get("call_id") or "")
+
+
+def _calls(message: AIMessage) -> list[tuple[str, str]]:
+    """Return names and ids of the calls in a message, from every place they are written."""
+    calls: dict[tuple[str, str], None] = {}
+    for call in (*message.tool_calls, *message.invalid_tool_calls):
+        _note(calls, call.get("name"), call.get("id"))
+    if isinstance(message.content, list):
+        for block in message.content:
+            if isinstance(block, dict):
+                _note_block(calls, block)
+    if message.additional_kwargs:
+        legacy = message.additional_kwargs.get("function_call")
+        if isinstance(legacy, dict):
+            _note(calls, legacy.get("name"), None)
+    return list(calls)
+
+
+def _note_block(calls: dict[tuple[str, str], None], block: dict[str, Any]) -> None:
+    if block.get("type") in _CALL_BLOCKS:
+        _note(calls, block.get("name"), block.get("call_id") or block.get("id"))
+        return
+    inner = block.get("functionCall") or block.get("function_call")  # Gemini's parts.
+    if isinstance(inner, dict):
+        _note(calls, inner.get("name"), inner.get("id"))
+
+
+def _note(calls: dict[tuple[str, str], None], name: object, identity: object) -> None:
+    """Add a call; one that stands in two places of a message is one call."""
+    if not isinstance(name, str) or not name:
+        return
+    key = identity if isinstance(identity, str) else ""
+    if not any(known == name and (not key or other in ("", key)) for known, other in calls):
+        calls[name, key] = None
+
+
+def _block_text(block: Any) -> str:
+    if isinstance(block, str):
+        return block.strip()
+    if isinstance(block, dict) and block.get("type", "text") in _TEXT_BLOCKS:
+        text = block.get("text")
+        return text.strip() if isinstance(text, str) else ""
+    return ""
+
+
+def _turn_id(user: BaseMessage, ordinal: int) -> str:
+    """Name a user turn: by the message's id, or by its place and words where it has none."""
+    key = user.id or f"{ordinal}:{message_text(user)}"
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]

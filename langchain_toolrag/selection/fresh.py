@@ -1,0 +1,112 @@
+"""One user turn in -> what a search finds for it out.
+
+Two algorithms, both plans (see `plans`): `hybrid`, the product's own, and `classic`, ToolRAG's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from langchain_toolrag.search.fusion import fuse
+from langchain_toolrag.search.rankings import Question, by_meaning, by_words
+from langchain_toolrag.selection.conversation import Conversation
+from langchain_toolrag.selection.options import SelectionOptions
+from langchain_toolrag.types import Evidence, Hit, Source, ToolEvidence, ToolFilter, ToolId
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        query: The text that was searched for.
+        hits: What it found, best first; ranks are those of the search that found a hit.
+        sources: By what each was found.
+        version: The state of the index that answered.
+    """
+
+    query: str = ""
+    hits: tuple[Hit, ...] = ()
+    sources: dict[ToolId, Source] = field(default_factory=dict)
+    version: int = -1
+
+
+Search: TypeAlias = Generator[Question, Evidence, Found]
+"""A plan that searches for one user turn."""
+
+
+def hybrid(
+    conversation: Conversation,
+    options: SelectionOptions,
+    filter: ToolFilter | None,
+    *,
+    dense: bool = True,
+) -> Search:
+    """Search for the request, and for a vague one together with the request before it.
+
+    A request that gives a tool's name is not vague. Of a vague one the enriched search's hits
+    come first, then those of the plain search that are not among them.
+    """
+    query, cutoff = conversation.query, options.cutoff
+    evidence = yield Question(query, filter, dense=dense)
+    hits = cutoff.apply(fuse(evidence))
+    named = any(tool.exact for tool in evidence.tools)
+    searched = query
+    if conversation.previous_query and not named and _is_vague(query, evidence, options):
+        searched = enriched(conversation)
+        with_context = yield Question(searched, filter, dense=dense)
+        hits = _merged(cutoff.apply(fuse(with_context)), hits)[: cutoff.limit]
+    sources = {hit.id: _source(hit.evidence, options.similarity_threshold) for hit in hits}
+    return Found(searched, tuple(hits), sources, evidence.version)
+
+
+def classic(
+    conversation: Conversation, options: SelectionOptions, filter: ToolFilter | None
+) -> Search:
+    """Unite the best by meaning and the best by words, as ToolRAG does.
+
+    Where a rank is asked for, semantic hits come first (a vague request's enriched ones before
+    its plain ones), then text hits.
+    """
+    query, threshold = conversation.query, options.similarity_threshold
+    evidence = yield Question(query, filter)
+    semantic = by_meaning(evidence, threshold)[: options.semantic_limit]
+    searched = query
+    if conversation.previous_query and _is_vague(query, evidence, options):
+        searched = enriched(conversation)
+        with_context = yield Question(searched, filter)
+        semantic = _merged(by_meaning(with_context, threshold)[: options.semantic_limit], semantic)
+    by_text = by_words(evidence)[: options.text_search_limit]
+    hits = _merged(semantic, by_text)
+    meant, worded = {hit.id for hit in semantic}, {hit.id for hit in by_text}
+    sources: dict[ToolId, Source] = {
+        hit.id: "both" if hit.id in meant & worded else "semantic" if hit.id in meant else "text"
+        for hit in hits
+    }
+    return Found(searched, tuple(hits), sources, evidence.version)
+
+
+def enriched(conversation: Conversation) -> str:
+    """Return a follow-up together with the user turn before it."""
+    return f"{conversation.query}. Context: {conversation.previous_query}"
+
+
+def _is_vague(query: str, evidence: Evidence, options: SelectionOptions) -> bool:
+    best = max((tool.dense for tool in evidence.tools if tool.dense is not None), default=0.0)
+    return len(query.split()) <= options.vague_words or best < options.vague_score
+
+
+def _merged(first: list[Hit], second: list[Hit]) -> list[Hit]:
+    known = {hit.id for hit in first}
+    return [*first, *(hit for hit in second if hit.id not in known)]
+
+
+def _source(evidence: ToolEvidence, threshold: float) -> Source:
+    if evidence.exact:
+        return "keyword"
+    meant = evidence.dense is not None and evidence.dense >= threshold
+    if evidence.lexical > 0:
+        return "both" if meant else "text"
+    return "semantic" if evidence.dense is not None else "keyword"

@@ -1,0 +1,279 @@
+"""Conversation in -> explained selection out."""
+
+from __future__ import annotations
+
+import logging
+import math
+import uuid
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from langchain_toolrag.catalogue.catalogue import approximate_tokens
+from langchain_toolrag.errors import EmbeddingError
+from langchain_toolrag.search.rankings import Question
+from langchain_toolrag.selection import fresh
+from langchain_toolrag.selection.bindable import Bindable
+from langchain_toolrag.selection.claims import Claims, admitted, ordered
+from langchain_toolrag.selection.conversation import Conversation, read_conversation
+from langchain_toolrag.selection.fresh import Found
+from langchain_toolrag.selection.options import SelectionOptions
+from langchain_toolrag.selection.state import SelectionState, read_state
+from langchain_toolrag.types import (
+    Evidence,
+    Messages,
+    SelectedTool,
+    Selection,
+    Source,
+    ToolId,
+)
+
+logger = logging.getLogger(__name__)
+
+Selecting: TypeAlias = Generator[Question, Evidence, Selection]
+"""A plan that ends with a selection."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a turn's search, or the reuse of one, came to.
+
+    Attributes:
+        found: What was found.
+        state: The state to go on from.
+        fresh: Whether there was a search.
+        degraded: Why the search is not what it should be.
+        whole: Whether everything that can be bound is to be bound.
+    """
+
+    found: Found
+    state: SelectionState
+    fresh: bool
+    degraded: str = ""
+    whole: bool = False
+
+
+def select(
+    messages: Messages,
+    bindable: Bindable,
+    options: SelectionOptions,
+    *,
+    index_version: int,
+    previous: Mapping[str, Any] | None = None,
+    required: Iterable[str] = (),
+) -> Selecting:
+    """Select the tools of one model step; a plan (see `plans`).
+
+    Args:
+        messages: The conversation, the current user turn included.
+        bindable: What can be bound.
+        options: How to select.
+        index_version: The state of the index before any search.
+        previous: `Selection.state` of the step before.
+        required: Names of tools that must be bound, such as `tool_choice`'s.
+
+    Returns:
+        The selection.
+    """
+    conversation = read_conversation(messages)
+    state = read_state(previous)
+    if not conversation.turn_id:  # A summary took the user's words: go on with the turn it was.
+        conversation = replace(conversation, query=state.query, turn_id=state.turn_id)
+    outcome = yield from _outcome(conversation, bindable, options, state, index_version)
+    claims = _claims(conversation, bindable, options, outcome, required)
+    return _selection(conversation, bindable, options, outcome, claims)
+
+
+def by_score(selection: Selection) -> list[SelectedTool]:
+    """Return selected tools by score, best first, those without a score last."""
+
+    def order(tool: SelectedTool) -> tuple[bool, float]:
+        unscored = math.isnan(tool.score)
+        return unscored, 0.0 if unscored else -tool.score
+
+    return sorted(selection.selected, key=order)
+
+
+def _outcome(
+    conversation: Conversation,
+    bindable: Bindable,
+    options: SelectionOptions,
+    state: SelectionState,
+    index_version: int,
+) -> Generator[Question, Evidence, _Outcome]:
+    if _reusable(conversation, options, state, index_version):
+        return _Outcome(_remembered(state), state, fresh=False)
+    found, degraded, whole = Found(version=index_version), "", _bound_whole(bindable, options)
+    if conversation.query and bindable.tools and not whole:
+        found, degraded = yield from _search(conversation, bindable, options, state)
+        whole = bool(degraded) and options.on_error == "all"
+    following = replace(
+        state,
+        query=conversation.query,
+        turn_id=conversation.turn_id,
+        search_id=uuid.uuid4().hex,
+        index_version=found.version,
+        turn=state.turn + 1,
+        found=found.sources,
+    )
+    return _Outcome(found, following, fresh=True, degraded=degraded, whole=whole)
+
+
+def _reusable(
+    conversation: Conversation,
+    options: SelectionOptions,
+    state: SelectionState,
+    index_version: int,
+) -> bool:
+    """Whether the turn was searched for already, in the catalogue as it still is."""
+    return (
+        options.refresh == "turn"
+        and bool(state.search_id)
+        and state.turn_id == conversation.turn_id
+        and state.index_version == index_version
+    )
+
+
+def _remembered(state: SelectionState) -> Found:
+    return Found(state.query, (), dict(state.found), state.index_version)
+
+
+def _bound_whole(bindable: Bindable, options: SelectionOptions) -> bool:
+    """A catalogue that would be bound whole anyway needs no search."""
+    return len(bindable.tools) <= max(options.min_catalogue, options.k or 0)
+
+
+def _search(
+    conversation: Conversation,
+    bindable: Bindable,
+    options: SelectionOptions,
+    state: SelectionState,
+) -> Generator[Question, Evidence, tuple[Found, str]]:
+    """Search, and answer a failed embedding as the options say; also return what went wrong."""
+    algorithm = fresh.classic if options.algorithm == "classic" else fresh.hybrid
+    try:
+        return (yield from algorithm(conversation, options, bindable.filter)), ""
+    except EmbeddingError as error:
+        if options.on_error == "raise":
+            raise
+        degraded = f"embedding failed ({options.on_error} instead): {error}"
+        logger.debug(degraded)
+    if options.on_error == "previous" and state.bound:
+        return _remembered(state), degraded
+    if options.on_error == "all":
+        return Found(conversation.query), degraded
+    by_words = yield from fresh.hybrid(conversation, options, bindable.filter, dense=False)
+    return by_words, degraded
+
+
+def _claims(
+    conversation: Conversation,
+    bindable: Bindable,
+    options: SelectionOptions,
+    outcome: _Outcome,
+    required: Iterable[str],
+) -> Claims:
+    found = list(outcome.found.sources)
+    classic = options.algorithm == "classic"
+    window = options.sticky_window
+    sticky = conversation.classic_sticky(window) if classic else conversation.sticky(window)
+    claims = Claims(
+        required=bindable.ids([*required, *conversation.unanswered]),
+        always=[*bindable.tools] if outcome.whole else bindable.ids(options.always_include),
+        sticky=bindable.ids(sticky),
+        fresh=[identity for identity in found if identity in bindable.tools],
+        called=[] if classic else bindable.ids(call.name for call in conversation.calls),
+        kept=[] if classic else _kept(outcome.state, bindable),
+    )
+    return _never_empty(claims, conversation, bindable, required)
+
+
+def _kept(state: SelectionState, bindable: Bindable) -> list[ToolId]:
+    """Tools bound before: those the model loaded first, then the latest used."""
+    latest = sorted(state.bound, key=lambda identity: -state.used.get(identity, 0))
+    return [identity for identity in (*state.loaded, *latest) if identity in bindable.tools]
+
+
+def _never_empty(
+    claims: Claims, conversation: Conversation, bindable: Bindable, required: Iterable[str]
+) -> Claims:
+    """Claim one tool where a request without tools would be refused.
+
+    Providers refuse a history with calls, and a `tool_choice`, where no tool is bound.
+    """
+    wanted = bool(conversation.calls) or bool(list(required))
+    claimed = any((claims.required, claims.always, claims.sticky, claims.fresh, claims.kept))
+    if not wanted or claimed or claims.called or bindable.passed_through:
+        return claims
+    return replace(claims, kept=list(bindable.tools)[:1])
+
+
+def _selection(
+    conversation: Conversation,
+    bindable: Bindable,
+    options: SelectionOptions,
+    outcome: _Outcome,
+    claims: Claims,
+) -> Selection:
+    state = outcome.state
+    places = len(bindable.tools) if outcome.whole else options.max_tools
+    bound = admitted(claims, places - len(bindable.passed_through) * (not outcome.whole))
+    order = ordered(bound, claims, state.bound)
+    used = {
+        **state.used,
+        **dict.fromkeys((*claims.fresh, *_called_now(conversation, bindable)), state.turn),
+    }
+    following = replace(state, bound=order, used={key: used.get(key, state.turn) for key in order})
+    tools = (*bindable.passed_through, *(bindable.tools[identity] for identity in order))
+    passing = sum(approximate_tokens(tool) for tool in bindable.passed_through)
+    entries = bindable.catalogue.entries
+    return Selection(
+        tools=tools,
+        selected=_explained(order, bindable, outcome, claims),
+        query=outcome.found.query or conversation.query,
+        state=following.as_json(),
+        search_id=state.search_id,
+        turn_id=state.turn_id,
+        index_version=state.index_version,
+        degraded=outcome.degraded,
+        prefix_changed=bool(state.bound) and order[: len(state.bound)] != state.bound,
+        tokens=passing + sum(entries[identity].tokens for identity in order),
+        catalogue_tokens=passing + bindable.catalogue.tokens,
+        fresh=outcome.fresh,
+    )
+
+
+def _called_now(conversation: Conversation, bindable: Bindable) -> list[ToolId]:
+    return bindable.ids(call.name for call in conversation.calls if call.turn == 1)
+
+
+def _explained(
+    order: Sequence[ToolId], bindable: Bindable, outcome: _Outcome, claims: Claims
+) -> tuple[SelectedTool, ...]:
+    hits = {hit.id: hit for hit in outcome.found.hits}
+    reasons = _reasons(claims, outcome.found.sources)
+    selected: list[SelectedTool] = []
+    for identity in order:
+        document = bindable.catalogue.entries[identity].document
+        tool = SelectedTool(
+            identity, document.bound_name, document.description, reasons.get(identity, "kept")
+        )
+        hit = hits.get(identity)
+        if hit is not None:
+            dense = tool.dense if hit.evidence.dense is None else hit.evidence.dense
+            tool = replace(
+                tool,
+                score=hit.score,
+                dense=dense,
+                lexical=hit.evidence.lexical,
+                keyword=hit.evidence.keyword,
+            )
+        selected.append(tool)
+    return tuple(selected)
+
+
+def _reasons(claims: Claims, found: Mapping[ToolId, Source]) -> dict[ToolId, Source]:
+    """Give every tool its strongest reason: found now, else called, else always, else kept."""
+    reasons: dict[ToolId, Source] = dict.fromkeys((*claims.always, *claims.required), "always")
+    reasons |= dict.fromkeys((*claims.called, *claims.sticky), "sticky")
+    return reasons | dict(found)

@@ -1,0 +1,88 @@
+"""What one selection leaves for the next: a small JSON value of names and ids."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_toolrag.types import Source, ToolId
+
+logger = logging.getLogger(__name__)
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionState:
+    """The memory of a conversation's selections.
+
+    Attributes:
+        query: What was searched for last.
+        turn_id: The user turn it was searched in.
+        search_id: That search's name.
+        index_version: The state of the index that answered.
+        turn: How many searches there were; the clock of `used`.
+        bound: Ids of the bound tools, in binding order.
+        found: What the last search found, in rank order, and by what.
+        loaded: Ids the model asked for by searching itself; they stay bound.
+        used: The turn in which each bound tool was last found or called.
+    """
+
+    query: str = ""
+    turn_id: str = ""
+    search_id: str = ""
+    index_version: int = -1
+    turn: int = 0
+    bound: tuple[ToolId, ...] = ()
+    found: Mapping[ToolId, Source] = field(default_factory=dict)
+    loaded: tuple[ToolId, ...] = ()
+    used: Mapping[ToolId, int] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the state as JSON values."""
+        return {
+            "version": _VERSION,
+            "query": self.query,
+            "turn_id": self.turn_id,
+            "search_id": self.search_id,
+            "index_version": self.index_version,
+            "turn": self.turn,
+            "bound": list(self.bound),
+            "found": dict(self.found),
+            "loaded": list(self.loaded),
+            "used": dict(self.used),
+        }
+
+
+def read_state(previous: Mapping[str, Any] | None) -> SelectionState:
+    """Read what `as_json` wrote.
+
+    Args:
+        previous: `Selection.state` of the conversation's last step; None at its start.
+
+    Returns:
+        The state; an empty one, with a warning, where the value is not of this version: the
+        conversation goes on as if it began here.
+    """
+    if not previous:
+        return SelectionState()
+    if previous.get("version") != _VERSION:
+        logger.warning(
+            "a selection state of version %r is ignored, wanted %r",
+            previous.get("version"),
+            _VERSION,
+        )
+        return SelectionState()
+    return SelectionState(
+        query=previous["query"],
+        turn_id=previous["turn_id"],
+        search_id=previous["search_id"],
+        index_version=previous["index_version"],
+        turn=previous["turn"],
+        bound=tuple(previous["bound"]),
+        found=dict(previous["found"]),
+        loaded=tuple(previous["loaded"]),
+        used=dict(previous["used"]),
+    )
