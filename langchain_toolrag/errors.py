@@ -6,7 +6,7 @@
     ├── UnknownToolError      (LookupError)  a name that no tool of the catalogue has
     ├── MissingStateKeyError  (LookupError)  a graph state without the keys the node writes
     ├── SourceError           (ValueError)   a file or module that tools cannot be read from
-    ├── EmbeddingError        (RuntimeError) a model that cannot be loaded, or vectors that are wrong
+    ├── EmbeddingError        (RuntimeError) a model that will not load, or vectors that are wrong
     └── StaleIndexError       (ValueError)   a saved index that does not fit what it is loaded with
 
 Each says what was found, what was wanted and what to do, and keeps the offending value

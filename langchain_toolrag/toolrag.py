@@ -15,6 +15,7 @@ from langchain_toolrag.index.contract import Index
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.storage import load_index
 from langchain_toolrag.index.tool_index import ToolIndex
+from langchain_toolrag.indexed_tools import IndexedTools
 from langchain_toolrag.plans import arun, run
 from langchain_toolrag.search import rankings
 from langchain_toolrag.search.cutoff import Cutoff

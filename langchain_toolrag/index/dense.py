@@ -73,8 +73,9 @@ class DenseIndex:
         wanted = min(k, self.size if allowed is None else len(allowed))
         if wanted < 1:
             return {}
-        selector: Any = None if allowed is None else faiss.IDSelectorBatch(allowed)
-        parameters = None if selector is None else faiss.SearchParameters(sel=selector)
+        library: Any = faiss  # Its stubs do not know the parameters' options.
+        selector = None if allowed is None else library.IDSelectorBatch(allowed)
+        parameters = None if selector is None else library.SearchParameters(sel=selector)
         scores, keys = self._index.search(query[np.newaxis], wanted, params=parameters)
         found = zip(keys[0].tolist(), scores[0].tolist(), strict=True)
         return {key: score for key, score in found if key >= 0}  # FAISS pads with -1.

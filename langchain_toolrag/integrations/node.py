@@ -50,8 +50,9 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         >>> selector = ToolRAGNode(tools)
         >>> graph = StateGraph(ToolRAGState)
         >>> graph.add_node(selector)
-        >>> graph.add_node("agent", lambda state: {
-        ...     "messages": [model.bind_tools(selector.tools_for(state)).invoke(state["messages"])]})
+        >>> def agent(state: ToolRAGState) -> dict:
+        ...     bound = model.bind_tools(selector.tools_for(state))
+        ...     return {"messages": [bound.invoke(state["messages"])]}
 
     Args:
         tools: The tools; None to give `rag`, or to have `create_react_agent` give them.
