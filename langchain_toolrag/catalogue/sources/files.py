@@ -1,0 +1,134 @@
+"""A file of definitions, or a Python attribute, in -> tools out."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from langchain_toolrag.errors import SourceError
+from langchain_toolrag.types import Tool
+
+_KEY = "tools"  # What MCP's tools/list and most dumps call their list.
+
+
+def read_tools(source: str) -> list[Tool]:
+    """Read tools from where a user points.
+
+    Args:
+        source: A `.json` file (a list of definitions, or an object with `tools`), a `.jsonl` file
+            (a definition a line), `file.py:ATTRIBUTE` or `module:attribute` (a list of tools, or a
+            mapping of names to tools). Definitions are OpenAI's, MCP's, or this project's own.
+
+    Returns:
+        The tools, in order.
+
+    Raises:
+        SourceError: If there is nothing to read, or it is not tools; names the line at fault.
+    """
+    path = Path(source)
+    if path.suffix in (".json", ".jsonl"):
+        return _from_file(path)
+    location, _, attribute = source.rpartition(":")
+    if not location or not attribute:
+        raise SourceError(
+            source, "wanted a .json or .jsonl file, file.py:ATTRIBUTE or module:attribute"
+        )
+    return _from_attribute(source, _module(location), attribute)
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Its value.
+
+    Raises:
+        SourceError: If it cannot be read or is not JSON; names the line at fault.
+    """
+    return _parsed(_text(path), str(path))
+
+
+def _from_file(path: Path) -> list[Tool]:
+    text = _text(path)
+    if path.suffix == ".jsonl":
+        lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+        return [_definition(_parsed(line, str(path), n), str(path), n) for n, line in lines]
+    parsed = _parsed(text, str(path))
+    listed = parsed.get(_KEY) if isinstance(parsed, dict) else parsed
+    if not isinstance(listed, list):
+        raise SourceError(str(path), f"wanted a list of tools, or an object with '{_KEY}'")
+    return [_definition(value, str(path), None) for value in listed]
+
+
+def _definition(value: object, source: str, line: int | None) -> Tool:
+    if not isinstance(value, dict):
+        raise SourceError(source, f"wanted a tool as an object, found {value!r:.80}", line=line)
+    inner = value.get("function")
+    named = inner if isinstance(inner, dict) else value
+    if not isinstance(named.get("name"), str) and "type" not in value:
+        raise SourceError(source, f"a tool without a name: {value!r:.80}", line=line)
+    return value
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(str(path), f"cannot be read: {error}") from error
+
+
+def _parsed(text: str, source: str, line: int | None = None) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        at = error.lineno if line is None else line
+        raise SourceError(source, f"not JSON: {error.msg}", line=at) from error
+
+
+def _module(location: str) -> ModuleType:
+    """Import a file or a dotted module; a file may import its neighbours."""
+    path = Path(location)
+    folder = path.resolve().parent if path.suffix == ".py" else Path.cwd()
+    sys.path.insert(0, str(folder))
+    try:
+        if path.suffix != ".py":
+            return importlib.import_module(location)
+        return _module_of_file(path)
+    except SyntaxError as error:
+        raise SourceError(location, f"syntax error: {error.msg}", line=error.lineno) from error
+    # The user's module may raise anything while it is imported.
+    except Exception as error:
+        problem = f"cannot be imported: {type(error).__name__}: {error}"
+        raise SourceError(location, problem) from error
+    finally:
+        sys.path.remove(str(folder))
+
+
+def _module_of_file(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise FileNotFoundError(f"no file {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # Dataclasses and pydantic look their module up.
+    spec.loader.exec_module(module)
+    return module
+
+
+def _from_attribute(source: str, module: ModuleType, attribute: str) -> list[Tool]:
+    if not hasattr(module, attribute):
+        raise SourceError(source, f"{module.__name__} has no attribute {attribute!r}")
+    value = getattr(module, attribute)
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return list(value)
+    raise SourceError(source, f"wanted a list of tools, found a {type(value).__name__}")

@@ -1,0 +1,143 @@
+"""The front ends an agent can have, one factory each, and the two ways to run it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from fake_model import ScriptedModel
+from langchain.agents import create_agent
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import START, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+from langchain_toolrag import (
+    ToolRAG,
+    ToolRAGMiddleware,
+    ToolRAGNode,
+    ToolRAGState,
+    create_react_agent,
+)
+from langchain_toolrag.integrations.binding import bind_tools
+
+
+def _node(model, tools, *, options=None, filter=None, context_schema=None, **compiled):
+    selector = ToolRAGNode(tools, options=options, filter=filter)
+
+    def agent(state):
+        bound = bind_tools(model, selector.tools_for(state))
+        return {"messages": [bound.invoke(state["messages"])]}
+
+    async def aagent(state):
+        bound = bind_tools(model, selector.tools_for(state))
+        return {"messages": [await bound.ainvoke(state["messages"])]}
+
+    graph = StateGraph(ToolRAGState, context_schema=context_schema)
+    graph.add_node(selector)
+    graph.add_node("agent", RunnableLambda(agent, afunc=aagent))
+    graph.add_node("tools", ToolNode([tool for tool in selector.tools if callable_tool(tool)]))
+    graph.add_edge(START, "tool_selector")
+    graph.add_edge("tool_selector", "agent")
+    graph.add_conditional_edges("agent", tools_condition)
+    graph.add_edge("tools", "tool_selector")
+    return graph.compile(**compiled)
+
+
+def _react(version):
+    def build(model, tools, *, options=None, filter=None, **given):
+        selector = ToolRAGNode(options=options, filter=filter)
+        return create_react_agent(model, tools, tool_selector=selector, version=version, **given)
+
+    return build
+
+
+def _middleware_over_the_agents_tools(model, tools, *, options=None, filter=None, **given):
+    middleware = ToolRAGMiddleware(options=options, filter=filter)
+    return create_agent(model, tools, middleware=[middleware], **given)
+
+
+def _middleware_with_tools(model, tools, *, options=None, filter=None, **given):
+    middleware = ToolRAGMiddleware(tools, options=options, filter=filter)
+    return create_agent(model, middleware=[middleware], **given)
+
+
+def _middleware_with_rag(model, tools, *, options=None, filter=None, **given):
+    middleware = ToolRAGMiddleware(rag=ToolRAG(tools, options=options), filter=filter)
+    return create_agent(model, middleware=[middleware], **given)
+
+
+FRONT_ENDS = {
+    "node in a graph": _node,
+    "react agent v1": _react("v1"),
+    "react agent v2": _react("v2"),
+    "middleware over the agent's tools": _middleware_over_the_agents_tools,
+    "middleware with tools": _middleware_with_tools,
+    "middleware with a ToolRAG": _middleware_with_rag,
+}
+
+
+def callable_tool(tool):
+    return not isinstance(tool, dict)
+
+
+@dataclass(frozen=True)
+class FrontEnd:
+    """Builds an agent: `front_end(model, tools, options=..., filter=..., checkpointer=...)`."""
+
+    name: str
+    build: Callable
+
+    def __call__(self, model, tools, **given):
+        return self.build(model, tools, **given)
+
+    @property
+    def is_middleware(self):
+        return self.name.startswith("middleware")
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs an agent the sync or the async way."""
+
+    asynchronous: bool
+
+    async def invoke(self, agent, input, config=None, **given):
+        if self.asynchronous:
+            return await agent.ainvoke(input, config, **given)
+        return agent.invoke(input, config, **given)
+
+    async def stream(self, agent, input, config=None, **given):
+        if self.asynchronous:
+            return [part async for part in agent.astream(input, config, **given)]
+        return list(agent.stream(input, config, **given))
+
+    async def ask(self, agent, text, config=None, **given):
+        """Return the result of one user turn."""
+        return await self.invoke(agent, {"messages": [("user", text)]}, config, **given)
+
+
+@pytest.fixture(params=FRONT_ENDS, ids=lambda name: name)
+def front_end(request, default_embeddings):
+    return FrontEnd(request.param, FRONT_ENDS[request.param])
+
+
+@pytest.fixture(params=["sync", "async"])
+def run(request):
+    return Runner(request.param == "async")
+
+
+@pytest.fixture
+def default_embeddings(monkeypatch, embeddings):
+    """The embeddings that whoever names none gets: here not MiniLM but the stand-in."""
+    monkeypatch.setattr("langchain_toolrag.index.embedding.MiniLMEmbeddings", lambda: embeddings)
+    return embeddings
+
+
+@pytest.fixture
+def model():
+    """A model that calls no tool."""
+    return ScriptedModel()
+
+
+@pytest.fixture
+def thread():
+    return {"configurable": {"thread_id": "1"}}

@@ -1,0 +1,85 @@
+import pytest
+from documents import make_document
+
+from langchain_toolrag.index.options import IndexOptions
+from langchain_toolrag.index.texts import lexical_text, view_texts
+
+DOCUMENT = make_document(
+    "get_weather",
+    "Current weather.",
+    "meteo",
+    parameters=("city",),
+    values=("celsius",),
+    title="Weather now",
+    hint="rain sun",
+)
+BARE = make_document("ping")
+FULL = "meteo. get_weather. get. weather: Current weather.. Parameters: city"
+
+
+def test_lexical_search_reads_all_that_a_tool_could_be_found_by():
+    assert lexical_text(DOCUMENT) == (
+        "meteo get_weather get weather Current weather. city Weather now rain sun celsius"
+    )
+
+
+def test_lexical_search_of_the_classic_index_reads_what_toolrag_read():
+    text = lexical_text(DOCUMENT, with_server=False)
+    assert text == "get_weather get weather Current weather. city"
+
+
+def test_lexical_text_has_no_gaps_for_what_is_missing():
+    assert lexical_text(BARE) == "ping ping"
+
+
+def test_a_tool_is_embedded_by_three_views():
+    assert view_texts(DOCUMENT, IndexOptions()) == [
+        (FULL, 0.5),
+        ("meteo. Weather now", 0.25),
+        ("Current weather.", 0.25),
+    ]
+
+
+def test_the_name_view_without_a_title_is_the_words_of_the_name():
+    document = make_document("getHTTPResponse", server="net")
+    views = dict(view_texts(document, IndexOptions(full=0, name=1, description=0)))
+    assert views == {"net. get. http. response": 1.0}
+
+
+def test_a_view_without_a_text_gives_its_weight_to_the_others():
+    views = view_texts(BARE, IndexOptions())
+    assert [text for text, _ in views] == ["ping. ping: ", "ping"]
+    assert [weight for _, weight in views] == pytest.approx([2 / 3, 1 / 3])
+
+
+def test_a_view_without_weight_is_not_embedded():
+    texts = [text for text, _ in view_texts(DOCUMENT, IndexOptions(name=0))]
+    assert texts == [FULL, "Current weather."]
+
+
+@pytest.mark.parametrize("document", [DOCUMENT, BARE])
+@pytest.mark.parametrize("options", [IndexOptions(), IndexOptions(full=3, name=2, description=1)])
+def test_weights_add_up_to_one(document, options):
+    assert sum(weight for _, weight in view_texts(document, options)) == pytest.approx(1)
+
+
+def test_a_tool_with_no_view_at_all_is_embedded_by_its_name():
+    only_descriptions = IndexOptions(full=0, name=0, description=1)
+    assert view_texts(BARE, only_descriptions) == [("ping", 1.0)]
+
+
+def test_the_classic_index_embeds_one_text_without_the_server():
+    views = view_texts(DOCUMENT, IndexOptions.classic())
+    assert views == [(FULL.removeprefix("meteo. "), 1.0)]
+
+
+@pytest.mark.parametrize("weights", [(0, 0, 0), (1, -1, 1), (float("nan"),) * 3])
+def test_weights_that_mean_nothing_are_an_error(weights):
+    full, name, description = weights
+    with pytest.raises(ValueError, match="view weights"):
+        IndexOptions(full=full, name=name, description=description)
+
+
+@pytest.mark.parametrize("options", [IndexOptions(), IndexOptions.classic(), IndexOptions(full=2)])
+def test_options_come_back_from_json(options):
+    assert IndexOptions(**options.as_json()) == options
