@@ -18,7 +18,7 @@ Analyser: TypeAlias = Literal["stemmed", "raw"]
 # English words that a request has and that say nothing about which tool it needs.
 _COMMON_WORDS = """
     a about all also am an and any are as at be been but by can could did do does doing done for
-    from had has have how i if im in into is it its just let like me my need no not of on or our
+    from had has have how i if im in into is it its just let like me my need no not of or our
     out please should so some than that the their them then there these they this those to too us
     very want was we were what whats when where which who why will with would you your
 """
@@ -30,8 +30,16 @@ _UNSPACED = re.compile(
     r"\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002fa1f]+"
 )
 _ASCII_WORD = re.compile(r"[a-z]+")
-_stemmer = snowballstemmer.stemmer("english")
-_stemmer_lock = threading.Lock()  # A stemmer keeps the word it works on in itself.
+
+
+class _Stemmer(threading.local):
+    """One stemmer a thread: it keeps the word it works on in itself."""
+
+    def __init__(self) -> None:
+        self.english = snowballstemmer.stemmer("english")
+
+
+_stemmer = _Stemmer()
 
 
 def terms(text: str, analyser: Analyser = "stemmed") -> list[str]:
@@ -83,6 +91,5 @@ def _pairs(word: str) -> list[str]:
 
 @functools.lru_cache(maxsize=50_000)
 def _stem(word: str) -> str:
-    with _stemmer_lock:
-        stem: str = _stemmer.stemWord(word)
+    stem: str = _stemmer.english.stemWord(word)
     return stem
