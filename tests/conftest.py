@@ -1,7 +1,12 @@
+import os
+
 import pytest
 from fakes import HashingEmbeddings, make_catalogue
 
 from langchain_toolrag import ToolRAG
+
+# No test may need the network; huggingface_hub reads this when it is first imported.
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 @pytest.fixture

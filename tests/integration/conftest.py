@@ -50,19 +50,24 @@ def _react(version):
     return build
 
 
-def _middleware_over_the_agents_tools(model, tools, *, options=None, filter=None, **given):
-    middleware = ToolRAGMiddleware(options=options, filter=filter)
-    return create_agent(model, tools, middleware=[middleware], **given)
+def _middleware_over_the_agents_tools(model, tools, *, before=(), after=(), **given):
+    ours = ToolRAGMiddleware(**_taken(given, "options", "filter"))
+    return create_agent(model, tools, middleware=[*before, ours, *after], **given)
 
 
-def _middleware_with_tools(model, tools, *, options=None, filter=None, **given):
-    middleware = ToolRAGMiddleware(tools, options=options, filter=filter)
-    return create_agent(model, middleware=[middleware], **given)
+def _middleware_with_tools(model, tools, *, before=(), after=(), **given):
+    ours = ToolRAGMiddleware(tools, **_taken(given, "options", "filter"))
+    return create_agent(model, middleware=[*before, ours, *after], **given)
 
 
-def _middleware_with_rag(model, tools, *, options=None, filter=None, **given):
-    middleware = ToolRAGMiddleware(rag=ToolRAG(tools, options=options), filter=filter)
-    return create_agent(model, middleware=[middleware], **given)
+def _middleware_with_rag(model, tools, *, before=(), after=(), **given):
+    rag = ToolRAG(tools, **_taken(given, "options"))
+    ours = ToolRAGMiddleware(rag=rag, **_taken(given, "filter"))
+    return create_agent(model, middleware=[*before, ours, *after], **given)
+
+
+def _taken(given, *keys):
+    return {key: given.pop(key) for key in keys if key in given}
 
 
 FRONT_ENDS = {
@@ -81,17 +86,15 @@ def callable_tool(tool):
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """Builds an agent: `front_end(model, tools, options=..., filter=..., checkpointer=...)`."""
+    """Builds an agent: `front_end(model, tools, options=..., filter=..., checkpointer=...)`.
 
-    name: str
+    Those with the middleware take others `before` and `after` it.
+    """
+
     build: Callable
 
     def __call__(self, model, tools, **given):
         return self.build(model, tools, **given)
-
-    @property
-    def is_middleware(self):
-        return self.name.startswith("middleware")
 
 
 @dataclass(frozen=True)
@@ -115,9 +118,27 @@ class Runner:
         return await self.invoke(agent, {"messages": [("user", text)]}, config, **given)
 
 
-@pytest.fixture(params=FRONT_ENDS, ids=lambda name: name)
+@pytest.fixture(params=FRONT_ENDS)
 def front_end(request, default_embeddings):
-    return FrontEnd(request.param, FRONT_ENDS[request.param])
+    return FrontEnd(FRONT_ENDS[request.param])
+
+
+@pytest.fixture(params=[name for name in FRONT_ENDS if "agent" in name or "middleware" in name])
+def whole_agent(request, default_embeddings):
+    """The front ends that build the whole agent."""
+    return FrontEnd(FRONT_ENDS[request.param])
+
+
+@pytest.fixture(params=[name for name in FRONT_ENDS if "middleware" in name])
+def with_middleware(request, default_embeddings):
+    """The front ends that are an agent with our middleware."""
+    return FrontEnd(FRONT_ENDS[request.param])
+
+
+@pytest.fixture(params=[name for name in FRONT_ENDS if "react" in name])
+def react(request, default_embeddings):
+    """LangGraph's prebuilt agent, both versions."""
+    return FrontEnd(FRONT_ENDS[request.param])
 
 
 @pytest.fixture(params=["sync", "async"])

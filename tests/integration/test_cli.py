@@ -103,10 +103,12 @@ def test_lexical_search_loads_no_model(definitions, capsys, monkeypatch):
     assert "degraded: " in printed
 
 
-def test_without_weights_and_hub_the_error_names_both_ways_out(definitions, capsys, monkeypatch):
+def test_without_weights_and_hub_the_error_names_both_ways_out(
+    definitions, vectors, capsys, monkeypatch
+):
     monkeypatch.setattr(embedding, "_packaged_weights", lambda: None)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert cli.main(["select", "a query of its own", "--tools", str(definitions)]) == 1
+    vectors.clear()
+    assert cli.main(["select", "email", "--tools", str(definitions)]) == 1
     message = capsys.readouterr().err
     assert "pip install 'langchain-toolrag[offline]'" in message
     assert "embeddings='<folder" in message

@@ -108,7 +108,9 @@ async def test_no_more_than_max_tools_of_200_are_ever_bound(front_end, run, thre
     options = SelectionOptions(k=5, max_tools=9)
     agent = front_end(model, [*many, WEB_SEARCH], options=options, checkpointer=InMemorySaver())
     for n in range(8):
-        await run.ask(agent, f"topic{n} please, and more of topic{n + 20} and topic{n + 40}", thread)
+        await run.ask(
+            agent, f"topic{n} please, and more of topic{n + 20} and topic{n + 40}", thread
+        )
 
     assert max(map(len, model.bound)) == 9
     assert all(f"handle_topic{n // 2}" in bound for n, bound in enumerate(model.bound))
@@ -301,14 +303,14 @@ async def test_tools_get_what_langgraph_injects(
 
 
 # In a graph of one's own, who builds it draws the edge that ends the turn.
-@pytest.mark.parametrize("front_end", list(FRONT_ENDS)[1:], indirect=True)
 @pytest.mark.parametrize("name", ["say_directly", "say.directly"], ids=["its name", "a new name"])
-async def test_return_direct_ends_the_turn(front_end, run, tools, name):
+async def test_return_direct_ends_the_turn(whole_agent, run, tools, name):
     direct = make_tool(name, "Says a thing directly to the crowd.", ("text",))
     direct.return_direct = True
     script = [says("", call(name.replace(".", "__"), text="hello"))]
     model = ScriptedModel(script=script)
-    result = await run.ask(front_end(model, [*tools, direct], options=FEW), "say a thing directly")
+    agent = whole_agent(model, [*tools, direct], options=FEW)
+    result = await run.ask(agent, "say a thing directly")
 
     assert result["messages"][-1].content == f"{name} [('text', 'hello')]"
     assert len(model.bound) == 1

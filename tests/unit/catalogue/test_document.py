@@ -161,7 +161,10 @@ def test_injected_arguments_are_not_in_the_document():
 
 def test_injected_arguments_of_a_plain_function_are_not_in_the_document():
     def track(
-        code: str, state: Annotated[dict, InjectedState], runtime: ToolRuntime, config: RunnableConfig
+        code: str,
+        state: Annotated[dict, InjectedState],
+        runtime: ToolRuntime,
+        config: RunnableConfig,
     ) -> str:
         """Tracks a parcel."""
         return code
@@ -359,7 +362,13 @@ def untyped_forward(to: "Nowhere") -> str:  # noqa: F821
 
 @pytest.mark.parametrize(
     "given",
-    [functools.partial(send_email, priority="high"), CallableObject(), untyped_forward, int, Sender],
+    [
+        functools.partial(send_email, priority="high"),
+        CallableObject(),
+        untyped_forward,
+        int,
+        Sender,
+    ],
     ids=["partial", "callable object", "unknown annotation", "builtin", "class of a tool"],
 )
 def test_what_langchain_cannot_make_a_tool_of_is_an_invalid_tool(given):

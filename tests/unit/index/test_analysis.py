@@ -88,7 +88,12 @@ def test_words_of_other_scripts_are_kept_whole():
 
 
 def test_raw_terms_are_what_stands_between_white_space():
-    assert terms("Could YOU send_email, please?", "raw") == ["could", "you", "send_email,", "please?"]
+    assert terms("Could YOU send_email, please?", "raw") == [
+        "could",
+        "you",
+        "send_email,",
+        "please?",
+    ]
 
 
 def test_threads_do_not_disturb_each_others_stems():

@@ -1,0 +1,151 @@
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langchain_toolrag.catalogue.catalogue import build_catalogue
+from langchain_toolrag.catalogue.document import document_of, identify
+from langchain_toolrag.catalogue.names import bound_name, clean, comparable, split_words
+from langchain_toolrag.catalogue.schema import argument_words
+
+PROVIDERS_TAKE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+laws = settings(derandomize=True, deadline=None, max_examples=300)
+
+names = st.one_of(
+    st.text(min_size=1, max_size=80),
+    st.text("ab./:-_ ", min_size=1, max_size=8),
+    st.sampled_from(["notes.create", "notes__create", "notes/create", "x" * 70, "水泵"]),
+)
+plain_words = st.lists(st.from_regex(r"[a-z]{2,6}", fullmatch=True), min_size=1, max_size=5)
+
+KEYS = (
+    "properties",
+    "items",
+    "$ref",
+    "allOf",
+    "anyOf",
+    "enum",
+    "const",
+    "$defs",
+    "not",
+    "type",
+    "a",
+)
+REFERENCES = ("#", "#/$defs/a", "#/allOf/0", "#/allOf/x", "#/properties/a", "a#/b", "#//")
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(REFERENCES),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=3), inner, max_size=4)
+    ),
+    max_leaves=25,
+)
+FIELDS = ("description", "title", "tags", "search_hint", "annotations", "metadata", "server", "id")
+definitions = st.builds(
+    lambda name, parameters, fields: {"name": name, "inputSchema": parameters, **fields},
+    st.text(min_size=1, max_size=8).filter(str.strip),
+    json_values,
+    st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=4),
+)
+
+
+@laws
+@given(names)
+def test_every_name_gets_a_name_that_providers_take(name):
+    assert PROVIDERS_TAKE.fullmatch(bound_name(name))
+
+
+@laws
+@given(names)
+def test_a_bound_name_is_bound_as_it_is(name):
+    assert bound_name(bound_name(name)) == bound_name(name)
+
+
+@laws
+@given(names)
+def test_words_are_lower_case_without_white_space(name):
+    for word in split_words(name):
+        assert word
+        assert word == word.lower()
+        assert len(word.split()) == 1
+
+
+@laws
+@given(names)
+def test_cleaning_a_name_does_not_change_its_words(name):
+    assert split_words(clean(name)) == split_words(name)
+    assert comparable(clean(name)) == comparable(name)
+
+
+@laws
+@given(plain_words)
+def test_every_way_to_write_words_as_a_name_compares_equal(words):
+    camel = words[0] + "".join(word.capitalize() for word in words[1:])
+    spellings = (
+        "_".join(words),
+        "-".join(words),
+        " ".join(words),
+        ".".join(words),
+        "/".join(words),
+        camel,
+        camel[0].upper() + camel[1:],
+        "_".join(words).upper(),
+        " ".join(words).title(),
+    )
+    assert {comparable(spelling) for spelling in spellings} == {"".join(words)}
+
+
+@laws
+@given(plain_words)
+def test_words_are_the_same_in_snake_kebab_and_camel_case(words):
+    camel = words[0] + "".join(word.capitalize() for word in words[1:])
+    for spelling in ("_".join(words), "-".join(words), camel):
+        assert split_words(spelling) == tuple(words)
+
+
+@laws
+@given(st.sets(names.filter(str.strip), min_size=1, max_size=8))
+def test_tools_of_different_names_are_bound_under_different_names(different):
+    catalogue = build_catalogue([{"name": name} for name in different])
+    bound = [entry.document.bound_name for entry in catalogue]
+    assert len(set(bound)) == len(different)
+    assert all(PROVIDERS_TAKE.fullmatch(name) for name in bound)
+    assert [catalogue.id_of(name) for name in bound] == [entry.document.id for entry in catalogue]
+
+
+@laws
+@given(st.sets(names.filter(str.strip), min_size=1, max_size=6))
+def test_the_order_of_tools_does_not_change_their_bound_names(different):
+    ordered = sorted(different)
+    bound = [
+        {entry.document.id: entry.document.bound_name for entry in build_catalogue(tools)}
+        for tools in ([{"name": n} for n in ordered], [{"name": n} for n in reversed(ordered)])
+    ]
+    assert bound[0] == bound[1]
+
+
+@laws
+@given(json_values)
+def test_any_json_can_be_read_as_a_schema(schema):
+    arguments, values = argument_words(schema)
+    assert len(set(arguments)) == len(arguments)
+    assert len(set(values)) == len(values)
+    assert all(isinstance(word, str) for word in arguments + values)
+
+
+@laws
+@given(json_values)
+def test_a_schema_behind_a_reference_names_what_it_names_itself(schema):
+    behind = {"$ref": "#/$defs/Behind", "$defs": {"Behind": {"items": schema}}}
+    directly = {"items": schema, "$defs": {"Behind": {"items": schema}}}
+    assert argument_words(behind) == argument_words(directly)
+
+
+@laws
+@given(definitions)
+def test_any_definition_with_a_name_is_a_tool(definition):
+    document = document_of(definition)
+    assert document.name == definition["name"]
+    assert document.id == identify(definition)
+    assert PROVIDERS_TAKE.fullmatch(document.bound_name)

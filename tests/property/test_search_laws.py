@@ -1,0 +1,164 @@
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langchain_toolrag.search.cutoff import Cutoff
+from langchain_toolrag.search.fusion import EXACT_BONUS, fuse
+from langchain_toolrag.search.rankings import by_meaning, by_words
+from langchain_toolrag.types import Evidence, Hit, ScoreStatistics, ToolEvidence
+
+laws = settings(derandomize=True, deadline=None, max_examples=300)
+laws_of_ties = settings(derandomize=True, deadline=None, max_examples=2000)
+
+cosines = st.floats(-1, 1, allow_subnormal=False, width=32)
+scores = st.floats(0, 30, allow_subnormal=False, width=32)
+few = st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.7])  # Sums of these tie in the last bit, or nearly.
+ids = st.from_regex(r"[a-c]{1,2}(/[a-c])?", fullmatch=True)
+
+
+def tools(dense, lexical, *, named=True):
+    def build(identity, dense, lexical, exact):
+        return ToolEvidence(identity, dense, lexical, 10.0 * exact, exact)
+
+    one = st.builds(build, ids, dense, lexical, st.booleans() if named else st.just(value=False))
+    return st.lists(one, max_size=8, unique_by=lambda tool: tool.id)
+
+
+def statistics(dense, lexical):
+    return st.builds(ScoreStatistics, dense, dense.map(abs), lexical, lexical)
+
+
+def evidence(dense, lexical, **named):
+    return st.builds(
+        lambda found, spread: Evidence(tuple(found), spread, 1, dense_ready=True),
+        tools(dense, lexical, **named),
+        statistics(cosines, scores),
+    )
+
+
+anything = evidence(st.none() | cosines, scores)
+ties = evidence(few, few.map(lambda share: share * 10))
+rankings = st.lists(cosines, max_size=30).map(
+    lambda found: [
+        Hit(str(rank), score, rank, ToolEvidence(str(rank), score, 0.0, 0.0, exact=False))
+        for rank, score in enumerate(sorted(found, reverse=True), start=1)
+    ]
+)
+margins = st.floats(0, 3)
+
+
+@laws
+@given(anything)
+def test_hits_are_sorted_ranked_from_one_and_each_tool_is_there_once(found):
+    hits = fuse(found)
+    assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
+    assert [(-hit.score, hit.id) for hit in hits] == sorted((-hit.score, hit.id) for hit in hits)
+    assert len({hit.id for hit in hits}) == len(hits)
+    assert all(hit.evidence in found.tools for hit in hits)
+
+
+@laws_of_ties
+@given(ties, st.randoms(use_true_random=False))
+def test_the_order_of_the_evidence_does_not_change_the_ranking(found, random):
+    shuffled = list(found.tools)
+    random.shuffle(shuffled)
+    for rank in (fuse, by_words, lambda given: by_meaning(given, 0.1)):
+        other = Evidence(tuple(shuffled), found.statistics, 1, dense_ready=True)
+        assert rank(other) == rank(found)
+
+
+@laws_of_ties
+@given(ties)
+def test_tools_with_the_same_evidence_have_the_same_score_and_stand_in_order_of_id(found):
+    by_evidence = {}
+    for hit in fuse(found):
+        evidence = hit.evidence
+        key = (evidence.dense, evidence.lexical, evidence.exact)
+        by_evidence.setdefault(key, []).append(hit)
+    for hits in by_evidence.values():
+        assert len({hit.score for hit in hits}) == 1
+        assert [hit.id for hit in hits] == sorted(hit.id for hit in hits)
+
+
+@laws
+@given(anything)
+def test_tools_that_the_query_names_come_before_all_others(found):
+    exact = [hit.evidence.exact for hit in fuse(found)]
+    assert exact == sorted(exact, reverse=True)
+
+
+@laws
+@given(evidence(cosines, scores))
+def test_every_tool_with_a_dense_score_is_a_hit(found):
+    assert {hit.id for hit in fuse(found)} == {tool.id for tool in found.tools}
+
+
+@laws
+@given(evidence(cosines, scores, named=False), scores, cosines)
+def test_more_evidence_never_lowers_a_score(found, lexical, dense):
+    if not found.tools:
+        return
+    first, *others = found.tools
+    more = ToolEvidence(
+        first.id, max(first.dense, dense), max(first.lexical, lexical), 0.0, exact=False
+    )
+    richer = Evidence((more, *others), found.statistics, 1, dense_ready=True)
+    before, after = ({hit.id: hit.score for hit in fuse(one)} for one in (found, richer))
+    assert after[first.id] >= before[first.id]
+    assert all(after[tool.id] == before[tool.id] for tool in others)
+
+
+@laws
+@given(evidence(st.none(), scores))
+def test_without_vectors_scores_are_shares_of_the_best_and_zero_is_no_hit(found):
+    hits = fuse(found)
+    assert all(0 < hit.score <= 1 + EXACT_BONUS for hit in hits)
+    expected = {tool.id for tool in found.tools if tool.lexical or tool.exact}
+    assert {hit.id for hit in hits} == expected
+
+
+@laws
+@given(anything, cosines)
+def test_rankings_of_one_source_are_sorted_and_hold_what_counts(found, threshold):
+    meant, worded = by_meaning(found, threshold), by_words(found)
+    assert all(hit.score == hit.evidence.dense >= threshold for hit in meant)
+    assert all(hit.score == hit.evidence.lexical > 0 for hit in worded)
+    for hits in (meant, worded):
+        assert hits == sorted(hits, key=lambda hit: (-hit.score, hit.id))
+
+
+@laws
+@given(rankings, st.integers(1, 40))
+def test_a_fixed_cut_returns_exactly_so_many(hits, k):
+    assert Cutoff(k=k).apply(hits) == hits[:k]
+
+
+@laws
+@given(rankings, margins, st.integers(0, 40), st.integers(0, 40))
+def test_an_adaptive_cut_keeps_its_bounds_and_returns_a_beginning(hits, margin, one, other):
+    cutoff = Cutoff(margin=margin, min_k=min(one, other), max_k=max(one, other))
+    kept = cutoff.apply(hits)
+    assert kept == hits[: len(kept)]
+    assert min(cutoff.min_k, len(hits)) <= len(kept) <= cutoff.max_k == cutoff.limit
+
+
+@laws
+@given(rankings, margins, margins)
+def test_a_wider_margin_never_returns_fewer(hits, one, other):
+    narrow, wide = sorted((one, other))
+    assert len(Cutoff(margin=narrow).apply(hits)) <= len(Cutoff(margin=wide).apply(hits))
+
+
+@laws
+@given(rankings, margins, st.integers(1, 40), st.integers(1, 40))
+def test_a_higher_most_never_returns_fewer(hits, margin, one, other):
+    low, high = sorted((one, other))
+    kept = Cutoff(margin=margin, max_k=low).apply(hits)
+    assert kept == Cutoff(margin=margin, max_k=high).apply(hits)[: len(kept)]
+
+
+@laws
+@given(rankings, margins)
+def test_what_an_adaptive_cut_leaves_out_is_below_the_margin_or_beyond_the_most(hits, margin):
+    kept = Cutoff(margin=margin).apply(hits)
+    if len(kept) < len(hits) and len(kept) < Cutoff().max_k:
+        assert hits[len(kept)].score < hits[0].score - margin

@@ -1,0 +1,148 @@
+import math
+from itertools import permutations
+
+import pytest
+from documents import make_document, make_evidence
+from fakes import HashingEmbeddings
+
+from langchain_toolrag.index.tool_index import ToolIndex
+from langchain_toolrag.search.fusion import EXACT_BONUS, LEXICAL_WEIGHT, fuse, ranked
+from langchain_toolrag.types import Evidence, ScoreStatistics
+
+STATISTICS = ScoreStatistics(
+    dense_mean=0.2, dense_deviation=0.1, lexical_mean=1.0, lexical_deviation=2.0
+)
+
+
+def fused(*tools, statistics=STATISTICS):
+    return fuse(Evidence(tools, statistics, version=1, dense_ready=True))
+
+
+def ids(hits):
+    return [hit.id for hit in hits]
+
+
+def test_no_evidence_gives_no_hits():
+    assert fused() == []
+
+
+def test_hits_come_best_first_with_ranks_from_one():
+    hits = fused(make_evidence("a", 0.1), make_evidence("b", 0.9), make_evidence("c", 0.5))
+    assert ids(hits) == ["b", "c", "a"]
+    assert [hit.rank for hit in hits] == [1, 2, 3]
+
+
+def test_a_hit_keeps_its_evidence():
+    evidence = make_evidence("a", 0.4, 2.0, 10)
+    assert fused(evidence)[0].evidence is evidence
+
+
+def test_equal_scores_come_in_order_of_id():
+    tools = [make_evidence(name, 0.5, 2.0) for name in ("server/b", "a", "B", "c")]
+    for order in permutations(tools):
+        assert ids(fused(*order)) == ["B", "a", "c", "server/b"]
+
+
+def test_a_tool_with_average_lexical_score_scores_its_cosine():
+    assert fused(make_evidence("a", 0.4, 1.0))[0].score == pytest.approx(0.4)
+
+
+def test_lexical_scores_are_brought_to_the_deviation_of_the_dense_ones():
+    score = fused(make_evidence("a", 0.4, 5.0))[0].score
+    deviations = (5.0 - 1.0) / 2.0
+    assert score == pytest.approx(0.4 + 0.3 / 0.7 * 0.1 * deviations)
+
+
+def test_the_ranking_is_that_of_the_convex_combination_of_standard_scores():
+    tools = [make_evidence(f"{n}", (n * 37 % 11) / 11, (n * 53 % 7) / 2) for n in range(20)]
+
+    def combination(tool):
+        dense, lexical = (tool.dense - 0.2) / 0.1, (tool.lexical - 1.0) / 2.0
+        return (1 - LEXICAL_WEIGHT) * dense + LEXICAL_WEIGHT * lexical
+
+    expected = sorted(tools, key=lambda tool: (-round(combination(tool), 9), tool.id))
+    assert ids(fused(*tools)) == [tool.id for tool in expected]
+
+
+def test_an_exactly_named_tool_comes_first():
+    hits = fused(make_evidence("a", 0.95, 6.0, 40), make_evidence("b", 0.3, 0.0, 10, exact=True))
+    assert ids(hits) == ["b", "a"]
+    assert hits[0].score == pytest.approx(0.3 + EXACT_BONUS + 0.3 / 0.7 * 0.1 * -0.5)
+
+
+def test_exactly_named_tools_are_ordered_among_themselves():
+    scores = {"a": 0.1, "b": 0.9, "c": 0.5}
+    hits = fused(*(make_evidence(name, dense, exact=True) for name, dense in scores.items()))
+    assert ids(hits) == ["b", "c", "a"]
+
+
+def test_an_exactly_named_tool_comes_first_however_rare_the_other_words_are():
+    statistics = ScoreStatistics(
+        dense_mean=0.2, dense_deviation=0.15, lexical_mean=0.05, lexical_deviation=0.8
+    )
+    rare = make_evidence("rare", 0.4, 20.0)
+    named = make_evidence("named", 0.4, 4.0, 10, exact=True)
+    assert ids(fused(rare, named, statistics=statistics)) == ["named", "rare"]
+
+
+def test_an_opposite_meaning_does_not_put_a_named_tool_behind():
+    hits = fused(make_evidence("a", 0.95), make_evidence("b", -0.1, exact=True))
+    assert ids(hits) == ["b", "a"]
+
+
+@pytest.mark.parametrize("lexical", [0.0, 3.0])
+def test_lexical_scores_without_variance_decide_nothing(lexical):
+    flat = ScoreStatistics(0.2, 0.1, lexical_mean=lexical, lexical_deviation=0.0)
+    hits = fused(
+        make_evidence("a", 0.3, lexical), make_evidence("b", 0.4, lexical), statistics=flat
+    )
+    assert [hit.score for hit in hits] == [0.4, 0.3]
+
+
+def test_dense_scores_without_variance_give_lexical_ones_no_scale():
+    flat = ScoreStatistics(0.2, 0.0, lexical_mean=1.0, lexical_deviation=1.0)
+    hits = fused(make_evidence("a", 0.2, 9.0), make_evidence("b", 0.2, 0.0), statistics=flat)
+    assert [hit.score for hit in hits] == [0.2, 0.2]
+
+
+def test_a_tool_without_a_vector_yet_counts_as_average_by_meaning():
+    hits = fused(make_evidence("a", None, 1.0), make_evidence("b", 0.1, 1.0))
+    assert [(hit.id, hit.score) for hit in hits] == [("a", pytest.approx(0.2)), ("b", 0.1)]
+
+
+def test_without_vectors_the_scale_is_the_share_of_the_best_lexical_score():
+    hits = fused(make_evidence("a", None, 2.0), make_evidence("b", None, 8.0))
+    assert [(hit.id, hit.score) for hit in hits] == [("b", 1.0), ("a", 0.25)]
+
+
+def test_without_vectors_a_named_tool_comes_first():
+    hits = fused(make_evidence("a", None, 8.0), make_evidence("b", None, 2.0, 10, exact=True))
+    assert [(hit.id, hit.score) for hit in hits] == [("b", 1.25), ("a", 1.0)]
+
+
+def test_without_vectors_a_named_tool_without_a_scored_word_comes_first():
+    hits = fused(make_evidence("a", None, 8.0), make_evidence("b", None, 0.0, 10, exact=True))
+    assert ids(hits) == ["b", "a"]
+
+
+def test_without_vectors_a_tool_that_shares_no_word_is_no_hit():
+    hits = fused(make_evidence("a", None, 8.0), make_evidence("b"), make_evidence("c", keyword=4))
+    assert ids(hits) == ["a"]
+
+
+def test_without_vectors_and_words_there_are_no_hits():
+    assert fused(make_evidence("a"), make_evidence("b", keyword=2)) == []
+
+
+def test_every_score_is_a_number():
+    documents = [make_document(f"tool_{n}", "Says rain.") for n in range(3)]
+    index = ToolIndex(HashingEmbeddings())
+    index.refresh(documents)
+    for query in ("rain", "tool_1", "zzz", "rain rain rain tool_1 tool_2"):
+        assert all(math.isfinite(hit.score) for hit in fuse(index.evidence(query)))
+
+
+def test_any_score_can_be_ranked_by():
+    tools = [make_evidence("a", keyword=2), make_evidence("b", keyword=12)]
+    hits = ranked(tools, lambda tool: tool.keyword)
+    assert [(hit.id, hit.score, hit.rank) for hit in hits] == [("b", 12, 1), ("a", 2, 2)]

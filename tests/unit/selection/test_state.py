@@ -1,0 +1,60 @@
+import json
+import logging
+
+import pytest
+
+from langchain_toolrag.selection.state import SelectionState, read_state
+
+STATE = SelectionState(
+    query="weather in Pune",
+    turn_id="0123456789abcdef",
+    search_id="5e",
+    index_version=3,
+    turn=2,
+    bound=("weather/get_weather", "send_email"),
+    found={"send_email": "text", "weather/get_weather": "both"},
+    loaded=("send_email",),
+    used={"weather/get_weather": 2, "send_email": 1},
+)
+
+
+def test_a_state_survives_json():
+    assert read_state(json.loads(json.dumps(STATE.as_json()))) == STATE
+
+
+def test_the_rank_order_of_the_found_tools_survives_json():
+    again = read_state(json.loads(json.dumps(STATE.as_json())))
+    assert list(again.found) == ["send_email", "weather/get_weather"]
+
+
+def test_a_state_is_only_json_values():
+    def kinds(value):
+        yield type(value)
+        inner = value.values() if isinstance(value, dict) else value
+        for part in inner if isinstance(value, (dict, list)) else ():
+            yield from kinds(part)
+
+    assert set(kinds(STATE.as_json())) == {dict, list, str, int}
+
+
+@pytest.mark.parametrize("nothing", [None, {}])
+def test_a_conversation_without_a_state_begins(nothing, caplog):
+    assert read_state(nothing) == SelectionState()
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None])
+def test_a_state_of_another_version_is_ignored_with_a_warning(version, caplog):
+    assert read_state({**STATE.as_json(), "version": version}) == SelectionState()
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert f"version {version!r} is ignored, wanted 1" in record.message
+
+
+def test_reading_a_state_shares_nothing_with_it():
+    written = STATE.as_json()
+    read = read_state(written)
+    written["bound"].append("x")
+    written["found"]["x"] = "text"
+    written["used"]["x"] = 9
+    assert read == STATE
