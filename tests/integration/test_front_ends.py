@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -252,6 +253,25 @@ async def test_a_tool_can_interrupt_and_go_on(front_end, run, tools, embeddings,
     assert len(embeddings.queries) == 1
 
 
+async def test_an_agent_rebuilt_with_other_tools_searches_them_at_once(
+    front_end, run, tools, thread
+):
+    saver = InMemorySaver()
+    script = [says("", call("ask_permission", action="look")), says("It is warm.")]
+    options = SelectionOptions(k=1)
+    before = front_end(
+        ScriptedModel(script=script), [*tools, ask_permission], options=options, checkpointer=saver
+    )
+    await run.ask(before, "current weather in a city", thread)
+    renamed = make_tool("city_weather_now", "Current weather in a city.", ("city",))
+    model = ScriptedModel(script=script[1:])
+    given = [renamed, *tools[1:], ask_permission]
+    after = front_end(model, given, options=options, checkpointer=saver)
+    await run.invoke(after, Command(resume="yes"), thread)
+
+    assert sorted(model.bound[0]) == ["ask_permission", "city_weather_now"]
+
+
 @tool
 def count_messages(word: str, state: Annotated[dict, InjectedState]) -> str:
     """Counts the messages of this chat."""
@@ -427,6 +447,25 @@ async def test_50_users_at_once_get_what_each_gets_alone(front_end):
     assert len(by_request(model)) == 50
     assert by_request(model) == by_request(alone_model)
     assert len({tuple(bound) for bound in model.bound}) == 5
+
+
+async def test_20_threads_at_once_get_what_each_gets_alone(front_end, tools):
+    model = ScriptedModel()
+    agent = front_end(model, tools, options=SelectionOptions(k=1))
+    requests = ["current weather in a city", "play a song"] * 10
+
+    def ask(request):
+        agent.invoke({"messages": [("user", request)]})
+
+    with ThreadPoolExecutor(20) as threads:
+        list(threads.map(ask, requests))
+    asked = [messages[-1].content for messages in model.messages]
+
+    assert len(asked) == 20
+    assert set(zip(asked, map(tuple, model.bound), strict=True)) == {
+        ("current weather in a city", ("get_weather",)),
+        ("play a song", ("play_song",)),
+    }
 
 
 class TestWhileTheEmbedderIsDown:

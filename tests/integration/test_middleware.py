@@ -3,6 +3,7 @@
 import gc
 import json
 from dataclasses import dataclass
+from typing import Annotated
 
 import pytest
 from fake_model import ScriptedModel, call, says
@@ -17,6 +18,7 @@ from langchain.agents.middleware import (
     TodoListMiddleware,
 )
 from langchain.agents.structured_output import ToolStrategy
+from langchain.tools import InjectedState
 from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -301,6 +303,18 @@ class TestTheCatalogueChanges:
 
         assert contents(result)[1] == "feed_cat []"
         assert "feed_cat" in model.bound[1]
+
+    async def test_a_tool_added_later_gets_what_langgraph_injects(self, rag, run):
+        def count_messages(word: str, state: Annotated[dict, InjectedState]) -> str:
+            """Counts the messages of this chat."""
+            return f"{word}: {len(state['messages'])}"
+
+        model = ScriptedModel(script=[says("", call("count_messages", word="now")), says("Two.")])
+        agent = create_agent(model, middleware=[ToolRAGMiddleware(rag=rag)])
+        rag.add([StructuredTool.from_function(count_messages)])
+        result = await run.ask(agent, "count the messages of this chat")
+
+        assert contents(result) == ["now: 2"]
 
     async def test_a_tool_removed_later_is_neither_bound_nor_run(self, rag, run, thread):
         model = ScriptedModel(
@@ -693,6 +707,23 @@ class TestInsideAndOutsideOtherWrappers:
 
         assert len(model.bound[0]) == 3
         assert "get_weather" not in model.bound[0]
+
+    async def test_tools_that_an_outer_wrapper_shows_in_the_middle_of_a_turn_are_searched(
+        self, with_middleware, run, tools
+    ):
+        log_in = make_tool("log_in", "Logs the user in.", ())
+
+        def after_log_in(request):
+            if any(message.type == "tool" for message in request.messages):
+                return request
+            return request.override(tools=[t for t in request.tools if t.name == "log_in"])
+
+        model = ScriptedModel(script=[says("", call("log_in")), says("Playing.")])
+        given = {"options": ONE, "before": [Around(after_log_in)]}
+        agent = with_middleware(model, [*tools, log_in], **given)
+        await run.ask(agent, "play a song on the speakers")
+
+        assert model.bound == [["log_in"], ["log_in", "play_song"]]
 
     async def test_an_outer_wrapper_may_shorten_the_messages(
         self, with_middleware, run, tools, model, embeddings

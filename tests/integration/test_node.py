@@ -140,6 +140,16 @@ class TestItsUpdate:
         assert second == first
         assert len(embeddings.queries) == 1
 
+    @pytest.mark.parametrize(
+        "memory",
+        [{"version": 1}, {"version": 1, "query": 7, "bound": None}, {"version": 99}],
+        ids=["keys missing", "of wrong types", "of another version"],
+    )
+    async def test_a_memory_that_cannot_be_read_is_ignored(self, selector, run, memory):
+        update = await run.invoke(selector, {**ASKS_WEATHER, "toolrag_state": memory})
+
+        assert update["selected_tools"] == ["get_weather"]
+
     async def test_a_graph_names_it_and_traces_it(self, selector, run):
         class Names(BaseCallbackHandler):
             def __init__(self):

@@ -39,7 +39,7 @@ documents = st.builds(
 )
 sets_of_documents = st.lists(documents, max_size=8, unique_by=lambda document: document.id)
 any_text = st.text(max_size=20)
-any_documents = st.builds(
+documents_of_any_text = st.builds(
     lambda document, **fields: replace(document, **fields),
     documents,
     description=any_text,
@@ -223,7 +223,7 @@ def test_changes_add_up_to_what_the_index_holds(history):
 
 @slow_laws
 @given(
-    st.lists(any_documents, max_size=5, unique_by=lambda document: document.id),
+    st.lists(documents_of_any_text, max_size=5, unique_by=lambda document: document.id),
     texts,
     st.booleans(),
 )

@@ -223,7 +223,7 @@ class TestReindex:
         wait_until(lambda: rag.indexed)
         assert len(names(rag)) == 2
 
-    def test_nothing_happens_before_the_time_is_over(self, rag, tools):
+    def test_nothing_happens_before_the_time_is_over(self, tools):
         with toolrag(tools, debounce_ms=60_000) as rag:
             rag.reindex([])
             assert len(names(rag)) == 12

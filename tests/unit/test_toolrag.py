@@ -199,6 +199,19 @@ class TestConstruction:
         assert rag.tool_index is index
         assert rag.select("current weather in a city").names[0] == "get_weather"
 
+    def test_an_index_elsewhere_is_searched_and_embeds_by_itself(self, tools, embeddings):
+        class RemoteIndex:
+            def __init__(self):
+                self.local = ToolIndex(embeddings)
+
+            def __getattr__(self, name):
+                return getattr(self.local, name)
+
+        rag = ToolRAG(index=RemoteIndex())
+        assert len(rag.index(tools).added) == 12
+        assert embeddings.texts == []
+        assert rag.select("current weather in a city").names[0] == "get_weather"
+
     @pytest.mark.parametrize("how", ["index", "index_options"])
     def test_classic_selection_needs_a_classic_index(self, tools, how):
         given = ToolIndex(HashingEmbeddings()) if how == "index" else IndexOptions()

@@ -63,7 +63,7 @@ def test_what_is_no_tool_is_an_error():
 
 
 def test_two_tools_of_one_name_are_an_error_that_names_both_origins():
-    with pytest.raises(DuplicateToolError, match="server work.* server home") as caught:
+    with pytest.raises(DuplicateToolError, match=r"server work.* server home") as caught:
         build_catalogue([make_tool("send", server="work"), make_tool("send", server="home")])
     assert caught.value.name == "send"
     assert caught.value.origins == ("server work", "server home")

@@ -13,6 +13,7 @@ from langchain_toolrag.index import embedding
 from langchain_toolrag.index.embedding import (
     DEFAULT_MODEL,
     MiniLMEmbeddings,
+    NoEmbeddings,
     as_embeddings,
     model_name,
 )
@@ -167,6 +168,12 @@ def test_no_weights_package_is_no_error(monkeypatch, loader):
     loader.works.add(DEFAULT_MODEL)
     MiniLMEmbeddings().load()
     assert loader.places == [(DEFAULT_MODEL, True)]
+
+
+def test_a_model_that_stands_for_none_refuses():
+    for embed in (NoEmbeddings().embed_query, NoEmbeddings().embed_documents):
+        with pytest.raises(EmbeddingError, match="no embedding model, as asked"):
+            embed("a")
 
 
 def test_no_embeddings_are_the_default_model():

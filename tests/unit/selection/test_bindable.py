@@ -76,6 +76,14 @@ def test_a_tool_whose_name_had_to_be_changed_is_bound_under_the_new_one():
     assert found.passed_through == ()
 
 
+def test_a_tool_that_shares_its_name_is_known_by_its_server():
+    here, there = make_tool("ping", server="here"), make_tool("ping", server="there")
+    catalogue = build_catalogue([here, there], on_duplicate="prefix")
+    found = bindable(catalogue, [there], None)
+    assert {key: tool.name for key, tool in found.tools.items()} == {"there/ping": "there_ping"}
+    assert found.passed_through == ()
+
+
 def test_a_provider_tool_with_a_catalogue_tools_name_passes_through(tools):
     twin = make_tool("web_search", "Searches the web.", server="mcp_search")
     catalogue = build_catalogue([*tools, twin])

@@ -34,6 +34,7 @@ CALLS_WITH_ID = {
     "tool_calls": AIMessage("", tool_calls=[CALL]),
     "invalid_tool_calls": AIMessage("", invalid_tool_calls=[INVALID]),
     "anthropic tool_use": AIMessage([{"type": "text", "text": "Let me look."}, ANTHROPIC_BLOCK]),
+    "words and a block": AIMessage(["Let me look.", ANTHROPIC_BLOCK]),
     "anthropic block and tool_calls": AIMessage([ANTHROPIC_BLOCK], tool_calls=[CALL]),
     "responses function_call": AIMessage([{"type": "reasoning", "summary": []}, RESPONSES_BLOCK]),
     "responses block and tool_calls": AIMessage([RESPONSES_BLOCK], tool_calls=[CALL]),

@@ -207,6 +207,11 @@ class TestOrder:
         assert first.names == ["get_weather"]
         assert third.names == ["get_weather", "play_song"]
 
+    def test_another_tool_in_front_changes_the_prefix(self, rag, tools):
+        first = rag.select("weather", tools=[TODOS, *tools])
+        second = rag.select("weather", tools=[CODE, TODOS, *tools], previous=first.state)
+        assert second.prefix_changed
+
     def test_the_first_selection_changes_no_prefix(self, rag):
         assert not rag.select("weather").prefix_changed
 
@@ -623,6 +628,11 @@ def test_only_hits_have_scores(rag):
     assert "turn_on_light" in selection.names
     assert "get_weather" in selection.scores
     assert "turn_on_light" not in selection.scores
+
+
+def test_every_tool_that_the_request_names_is_bound(rag):
+    named = {"play_song", "get_exchange_rate", "skip_to_next_track", "list_calendar_events"}
+    assert named <= set(rag.select(f"run {', '.join(sorted(named))} please").names)
 
 
 @pytest.mark.parametrize("step", [calling("get_weather"), AIMessage("Which day?")])
