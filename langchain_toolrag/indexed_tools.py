@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from langchain_core.tools import BaseTool
 from typing_extensions import Self
 
 from langchain_toolrag.catalogue.catalogue import Catalogue, OnDuplicate, build_catalogue
@@ -76,9 +77,10 @@ class IndexedTools:
         return self._catalogue
 
     @property
-    def tools(self) -> list[Tool]:
-        """Everything that can be bound, under bound names: what an agent's ToolNode needs."""
-        return [*self._catalogue.passed_through, *(entry.bound for entry in self._catalogue)]
+    def tools(self) -> list[BaseTool]:
+        """Everything that can be run, under bound names: what an agent's ToolNode needs."""
+        runnable = (entry.runnable for entry in self._catalogue)
+        return [tool for tool in runnable if tool is not None]
 
     @property
     def ready(self) -> bool:

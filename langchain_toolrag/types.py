@@ -5,8 +5,9 @@ tools -> ToolDocument -> Evidence -> Hit -> Selection -> model.bind_tools
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -90,17 +91,33 @@ class ToolFilter:
         servers: Servers whose tools pass.
         tags: A tool passes with at least one of these.
         predicate: A function of the tool document; called on every document of a search.
+
+    Raises:
+        TypeError: If `servers` or `tags` is a single string, or `predicate` cannot be called or
+            is asynchronous (its answer would be a coroutine, which is true whatever it holds).
     """
 
-    servers: frozenset[str] | None = None
-    tags: frozenset[str] | None = None
+    servers: Collection[str] | None = None
+    tags: Collection[str] | None = None
     predicate: Callable[[ToolDocument], bool] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("servers", "tags"):
+            given = getattr(self, name)
+            if isinstance(given, str):
+                raise TypeError(f"{name} is the string {given!r}; wanted a set of strings")
+            if given is not None:
+                object.__setattr__(self, name, frozenset(given))
+        if self.predicate is not None and not callable(self.predicate):
+            raise TypeError(f"predicate is a {type(self.predicate).__name__}; wanted a function")
+        if inspect.iscoroutinefunction(self.predicate):
+            raise TypeError("predicate is asynchronous; wanted a function that returns a bool")
 
     def admits(self, document: ToolDocument) -> bool:
         """Return whether the document passes every restriction."""
         if self.servers is not None and document.server not in self.servers:
             return False
-        if self.tags is not None and not self.tags & document.tags:
+        if self.tags is not None and document.tags.isdisjoint(self.tags):
             return False
         return self.predicate is None or bool(self.predicate(document))
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -35,12 +36,14 @@ class Entry:
         document: What is indexed of it.
         tool: The object that went in.
         bound: What is bound: the same object, or a copy under the bound name.
+        runnable: The tool to run for a call of it; None for a definition.
         tokens: Approximate tokens of its definition.
     """
 
     document: ToolDocument
     tool: Tool
     bound: Tool
+    runnable: BaseTool | None
     tokens: int
 
 
@@ -52,11 +55,13 @@ class Catalogue:
         entries: The tools by id, in the order they came.
         passed_through: Provider tools (dicts such as a web search): never searched, always bound.
         rejected: Why a tool is left out, by id: its schema cannot be given to a model.
+        digest: Names the content of the documents; equal in every process.
     """
 
     entries: Mapping[ToolId, Entry] = field(default_factory=dict)
     passed_through: tuple[Tool, ...] = ()
     rejected: Mapping[ToolId, str] = field(default_factory=dict)
+    digest: str = ""
     _by_name: Mapping[str, ToolId] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -155,11 +160,13 @@ def _named(
     entries: dict[ToolId, Entry] = {}
     for (document, tool, tokens), name in zip(accepted, names, strict=True):
         named = dataclasses.replace(document, bound_name=name)
-        entries[document.id] = Entry(named, tool, _under_name(tool, named), tokens)
+        bound = _under_name(tool, named)
+        entries[document.id] = Entry(named, tool, bound, _runnable(bound, named), tokens)
     return Catalogue(
         MappingProxyType(entries),
         passed_through,
         MappingProxyType(dict(rejected)),
+        _digest(entry.document for entry in entries.values()),
         _lookup(entries),
     )
 
@@ -225,6 +232,24 @@ def _under_name(tool: Tool, document: ToolDocument) -> Tool:
     return StructuredTool.from_function(
         tool, name=document.bound_name, description=document.description
     )
+
+
+def _runnable(bound: Tool, document: ToolDocument) -> BaseTool | None:
+    if isinstance(bound, (dict, type)):
+        return None
+    if isinstance(bound, BaseTool):
+        return bound
+    return StructuredTool.from_function(
+        bound, name=document.bound_name, description=document.description
+    )
+
+
+def _digest(documents: Iterable[ToolDocument]) -> str:
+    digest = hashlib.sha256()
+    for document in documents:
+        fields = asdict(document) | {"tags": sorted(document.tags), "origin": ""}
+        digest.update(json.dumps(fields, sort_keys=True).encode())
+    return digest.hexdigest()[:16]
 
 
 def _lookup(entries: Mapping[ToolId, Entry]) -> Mapping[str, ToolId]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.graph.message import add_messages
@@ -21,8 +21,10 @@ from langgraph.warnings import LangGraphDeprecatedSinceV10
 from pydantic import BaseModel, create_model
 from typing_extensions import TypedDict, get_type_hints
 
+from langchain_toolrag.catalogue.catalogue import build_catalogue
 from langchain_toolrag.errors import InvalidToolError
 from langchain_toolrag.integrations.binding import bind_tools
+from langchain_toolrag.integrations.memory import latest, merge_memories
 from langchain_toolrag.integrations.node import QUERY_KEY, STATE_KEY, ToolRAGNode
 from langchain_toolrag.selection.bindable import tool_name
 from langchain_toolrag.types import Tool
@@ -84,11 +86,12 @@ def create_react_agent(
     """
     selector = tool_selector or ToolRAGNode()
     executed = _executed_tools(selector, tools)
+    passing = _passed_through(selector, tools)
     with warnings.catch_warnings():
         # Ours is the supported way to have a selector in this agent; the user did nothing wrong.
         warnings.simplefilter("ignore", LangGraphDeprecatedSinceV10)
         agent: CompiledStateGraph[Any, Any, Any, Any] = chat_agent_executor.create_react_agent(
-            _dynamic_model(model, selector),
+            _dynamic_model(model, selector, passing),
             executed,
             prompt=prompt,
             response_format=response_format,
@@ -107,21 +110,25 @@ def create_react_agent(
     return agent
 
 
-def _executed_tools(
-    selector: ToolRAGNode, tools: Sequence[Tool] | ToolNode
-) -> list[Tool] | ToolNode:
-    """Give the selector its tools; return everything the agent can run, under bound names."""
+def _executed_tools(selector: ToolRAGNode, tools: Sequence[Tool] | ToolNode) -> ToolNode:
+    """Give the selector its tools; return the node that runs everything the agent has."""
     given = list(tools.tools_by_name.values()) if isinstance(tools, ToolNode) else list(tools)
     if not selector.has_tools:
         selector.bind_tools(given)
     if isinstance(tools, ToolNode):
         _refuse_renamed(selector, tools)
         return tools
-    selectable = selector.tools
-    names = {tool_name(tool) for tool in selectable}
-    originals = {entry.document.name for entry in selector.rag.catalogue}
-    others = [tool for tool in given if tool_name(tool) not in names | originals]
-    return [*selectable, *(tool for tool in others if not isinstance(tool, dict))]
+    known = {entry.document.name for entry in selector.rag.catalogue}
+    others = build_catalogue([tool for tool in given if tool_name(tool) not in known])
+    return selector.tool_node([entry.runnable for entry in others if entry.runnable])
+
+
+def _passed_through(selector: ToolRAGNode, tools: Sequence[Tool] | ToolNode) -> list[Tool]:
+    """Return the provider tools that the selector does not bring itself."""
+    if isinstance(tools, ToolNode):
+        return []
+    own = selector.rag.catalogue.passed_through
+    return [tool for tool in tools if isinstance(tool, dict) and tool not in own]
 
 
 def _refuse_renamed(selector: ToolRAGNode, tools: ToolNode) -> None:
@@ -134,22 +141,27 @@ def _refuse_renamed(selector: ToolRAGNode, tools: ToolNode) -> None:
             )
 
 
-def _dynamic_model(model: Any, selector: ToolRAGNode) -> Callable[[Any, Any], Any]:
+def _dynamic_model(
+    model: Any, selector: ToolRAGNode, passing: Sequence[Tool]
+) -> Callable[[Any, Any], Any]:
     """Return a function of state and runtime that binds the selected tools."""
+
+    def bound(chosen: Any, state: Any) -> Runnable[Any, Any]:
+        return bind_tools(chosen, [*passing, *selector.tools_for(state)])
+
     if isinstance(model, str):
         from langchain.chat_models import init_chat_model  # A second's import, seldom needed.
 
-        return selector.bind_model(init_chat_model(model))
+        model = init_chat_model(model)
     if isinstance(model, Runnable):
-        return selector.bind_model(model)
+        return lambda state, runtime: bound(model, state)
+    if not inspect.iscoroutinefunction(model):
+        return lambda state, runtime: bound(model(state, runtime), state)
 
     async def adynamic(state: Any, runtime: Any) -> Any:
-        return bind_tools(await model(state, runtime), selector.tools_for(state))
+        return bound(await model(state, runtime), state)
 
-    def dynamic(state: Any, runtime: Any) -> Any:
-        return bind_tools(model(state, runtime), selector.tools_for(state))
-
-    return adynamic if inspect.iscoroutinefunction(model) else dynamic
+    return adynamic
 
 
 def _extended_schema(
@@ -164,11 +176,12 @@ def _extended_schema(
         )
     fields: dict[str, Any] = {
         selector.output_key: list[str],
-        QUERY_KEY: str,
-        STATE_KEY: dict[str, Any],
+        QUERY_KEY: Annotated[str, latest],
+        STATE_KEY: Annotated[dict[str, Any], merge_memories],
     }
     if issubclass(schema, BaseModel):
-        defaults: dict[str, Any] = {key: (kind | None, None) for key, kind in fields.items()}
+        blank: dict[str, Any] = {selector.output_key: [], QUERY_KEY: "", STATE_KEY: {}}
+        defaults: dict[str, Any] = {key: (kind, blank[key]) for key, kind in fields.items()}
         model: type[Any] = create_model(schema.__name__, __base__=schema, **defaults)
         return model
     known = get_type_hints(schema, include_extras=True)
@@ -180,14 +193,26 @@ def _hook(user_hook: Any, selector: ToolRAGNode) -> Runnable[Any, Any]:
     first = _as_runnable(user_hook) if user_hook is not None else None
 
     def select(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        update = dict(first.invoke(state, config)) if first else {}
-        return {**update, **selector.invoke(_after(state, update, selector), config)}
+        update = (first.invoke(state, config) if first else None) or {}
+        after = _after(state, update, selector)
+        return _complete(state, after, {**update, **selector.invoke(after, config)}, selector)
 
     async def aselect(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        update = dict(await first.ainvoke(state, config)) if first else {}
-        return {**update, **await selector.ainvoke(_after(state, update, selector), config)}
+        update = (await first.ainvoke(state, config) if first else None) or {}
+        after = _after(state, update, selector)
+        chosen = await selector.ainvoke(after, config)
+        return _complete(state, after, {**update, **chosen}, selector)
 
     return RunnableLambda(select, afunc=aselect, name=selector.name)
+
+
+def _complete(
+    state: Any, after: dict[str, Any], update: dict[str, Any], selector: ToolRAGNode
+) -> dict[str, Any]:
+    """Add what LangGraph demands of a hook where the state is a pydantic model."""
+    if isinstance(state, BaseModel):
+        update.setdefault("llm_input_messages", after[selector.messages_key])
+    return update
 
 
 def _after(state: Any, update: dict[str, Any], selector: ToolRAGNode) -> dict[str, Any]:
@@ -211,7 +236,7 @@ def _as_runnable(hook: Any) -> Runnable[Any, Any]:
         return hook(state, **_hook_arguments(wanted, config))
 
     async def acall(state: Any, config: RunnableConfig) -> Any:
-        result: Any | Awaitable[Any] = call(state, config)
+        result = call(state, config)
         return await result if inspect.isawaitable(result) else result
 
     return RunnableLambda(acall if inspect.iscoroutinefunction(hook) else call)

@@ -19,7 +19,7 @@ def bind_tools(model: Any, tools: Sequence[Tool]) -> Runnable[Any, Any]:
 
     Args:
         model: A chat model, or one wrapped by `bind`, `with_config` or `with_fallbacks`.
-        tools: The tools; for none the model is returned as it is.
+        tools: The tools; for none, tools that are bound already are taken off.
 
     Returns:
         The model with the tools.
@@ -27,13 +27,19 @@ def bind_tools(model: Any, tools: Sequence[Tool]) -> Runnable[Any, Any]:
     Raises:
         TypeError: If tools cannot be bound to it.
     """
+    if isinstance(model, RunnableBinding) and not isinstance(model, BaseChatModel):
+        inner = bind_tools(model.bound, tools)
+        added = inner.kwargs if isinstance(inner, RunnableBinding) else {}
+        options = {key: value for key, value in model.kwargs.items() if key != "tools"}
+        return model.model_copy(
+            update={
+                "bound": inner.bound if isinstance(inner, RunnableBinding) else inner,
+                "kwargs": {**added, **options},
+            }
+        )
     if not tools:
         runnable: Runnable[Any, Any] = model
         return runnable
-    if isinstance(model, RunnableBinding) and not isinstance(model, BaseChatModel):
-        inner = bind_tools(model.bound, tools)
-        kept = {key: value for key, value in model.kwargs.items() if key != "tools"}
-        return inner.bind(**kept).with_config(model.config)
     if not hasattr(model, "bind_tools"):
         raise TypeError(
             f"a {type(model).__name__} cannot take tools: wanted a chat model; wrap it with "

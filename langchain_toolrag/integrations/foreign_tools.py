@@ -1,36 +1,65 @@
-"""An agent's tools in -> those that another middleware brought out.
+"""The agent that is being made in -> the tools its other middlewares bring out.
 
 `create_agent` mixes the tools of all middlewares with the agent's own and keeps no record of
 which is whose. A planner's `write_todos` must stay bound whatever the user asks for, so it
-has to be told apart from the tools to select from. The middlewares of a running agent are
-alive, and each still holds the very objects it brought.
+has to be told apart from the tools to select from. The only moment at which that is known
+is the call of `create_agent` itself, which reads the `tools` of every middleware.
 """
 
 from __future__ import annotations
 
-import gc
+import sys
 from collections.abc import Iterable
+from types import FrameType
 
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.tools import BaseTool
+
+from langchain_toolrag.selection.bindable import tool_name
+from langchain_toolrag.types import Tool
+
+_MAKER = ("langchain.agents.factory", "create_agent")
+_ARGUMENT = "middleware"
 
 
-def brought_by_others(tools: Iterable[BaseTool], ours: type[AgentMiddleware]) -> set[int]:
-    """Return the identities (`id`) of tools that a middleware of another class holds.
+def brought_by_others(ours: AgentMiddleware) -> list[Tool]:
+    """Return the tools of the other middlewares of the agent that is being made.
 
-    Walks all objects the garbage collector knows, some hundred milliseconds in a large process:
-    to be done once for a set of tools.
+    To be called while `create_agent` reads our `tools`: it looks for that call among its callers
+    and reads its `middleware` argument.
 
     Args:
-        tools: The tools of a request.
-        ours: The class of middleware that selects, whose own tools are not meant.
+        ours: The middleware that is asked for its tools.
 
     Returns:
-        A subset of the tools' identities.
+        Tools of the others; none where no agent is being made.
     """
-    held: set[int] = set()
-    for thing in gc.get_objects():
-        kind = type(thing)  # isinstance would run the __class__ of proxies and mocks.
-        if issubclass(kind, AgentMiddleware) and not issubclass(kind, ours):
-            held.update(id(tool) for tool in getattr(thing, "tools", None) or ())
-    return held & {id(tool) for tool in tools}
+    call = _call_of_maker(sys._getframe(1))
+    if call is None:
+        return []
+    middlewares: Iterable[object] = call.f_locals.get(_ARGUMENT, ())
+    others = (other for other in middlewares if not isinstance(other, type(ours)))
+    return [tool for other in others for tool in getattr(other, "tools", None) or ()]
+
+
+def is_one_of(tool: Tool, tools: Iterable[Tool]) -> bool:
+    """Whether a tool of a running agent is one of those it was made with.
+
+    LangChain turns functions into tools, so that these are known by name alone.
+    """
+    return any(
+        tool is other or (callable_only(other) and tool_name(tool) == tool_name(other))
+        for other in tools
+    )
+
+
+def callable_only(tool: Tool) -> bool:
+    """Whether a tool is a plain function."""
+    return callable(tool) and not hasattr(tool, "name")
+
+
+def _call_of_maker(frame: FrameType | None) -> FrameType | None:
+    while frame is not None:
+        if (frame.f_globals.get("__name__"), frame.f_code.co_name) == _MAKER:
+            return frame
+        frame = frame.f_back
+    return None

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import BaseTool
 from langgraph.graph.message import add_messages
+from langgraph.prebuilt import ToolNode
+from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import get_runtime
 from typing_extensions import NotRequired, TypedDict
 
+from langchain_toolrag.catalogue.catalogue import Catalogue, Entry
 from langchain_toolrag.errors import MissingStateKeyError, ToolRAGError
 from langchain_toolrag.integrations.binding import bind_tools
+from langchain_toolrag.integrations.execution import ToolGate
+from langchain_toolrag.integrations.memory import latest, merge_memories
 from langchain_toolrag.integrations.permissions import RuntimeFilter, filter_of
-from langchain_toolrag.selection.bindable import tool_name
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.toolrag import ToolRAG
 from langchain_toolrag.types import Selection, Tool, Tools
@@ -30,14 +35,15 @@ class ToolRAGState(TypedDict):
     Attributes:
         messages: The conversation.
         selected_tools: Names the selected tools are bound under, in binding order.
-        toolrag_query: What was searched for.
-        toolrag_state: The selector's memory of the conversation, a small JSON value.
+        toolrag_query: What was searched for last.
+        toolrag_state: The selectors' memories of the conversation, small JSON values by the
+            name of the node.
     """
 
     messages: Annotated[list[AnyMessage], add_messages]
     selected_tools: NotRequired[list[str]]
-    toolrag_query: NotRequired[str]
-    toolrag_state: NotRequired[dict[str, Any]]
+    toolrag_query: NotRequired[Annotated[str, latest]]
+    toolrag_state: NotRequired[Annotated[dict[str, Any], merge_memories]]
 
 
 class ToolRAGNode(Runnable[Any, dict[str, Any]]):
@@ -49,14 +55,15 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
     Example:
         >>> selector = ToolRAGNode(tools)
         >>> graph = StateGraph(ToolRAGState)
-        >>> graph.add_node(selector)
+        >>> graph.add_node("tool_selector", selector)
+        >>> graph.add_node("tools", selector.tool_node())
         >>> def agent(state: ToolRAGState) -> dict:
         ...     bound = model.bind_tools(selector.tools_for(state))
         ...     return {"messages": [bound.invoke(state["messages"])]}
 
     Args:
         tools: The tools; None to give `rag`, or to have `create_react_agent` give them.
-        rag: The tools, indexed already.
+        rag: A ToolRAG in place of `tools`; an empty one takes in the tools that come later.
         messages_key: Where in the state the messages are.
         output_key: Where in the state the names of the selected tools go.
         name: The node's name.
@@ -65,6 +72,7 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
             function of `runtime` that returns one of these.
 
     Attributes:
+        rag: The tools and their index.
         name: The node's name.
         messages_key: Where the messages are.
         output_key: Where the names go.
@@ -89,42 +97,64 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         self.name = name
         self.messages_key = messages_key
         self.output_key = output_key
-        self._options = options
+        self.rag = rag if rag is not None else ToolRAG(options=options)
         self._filter = filter
-        self._rag = rag
+        self._gate = ToolGate(self, filter)
         if tools is not None:
             self.bind_tools(tools)
 
     @property
-    def rag(self) -> ToolRAG:
-        """The tools and their index.
-
-        Raises:
-            ToolRAGError: If there are no tools yet.
-        """
-        if self._rag is None:
-            raise ToolRAGError(
-                "this ToolRAGNode has no tools: give it tools or rag, call bind_tools(tools), "
-                "or use it as create_react_agent(model, tools, tool_selector=ToolRAGNode())"
-            )
-        return self._rag
-
-    @property
     def has_tools(self) -> bool:
         """Whether there are tools to select from."""
-        return self._rag is not None
+        catalogue = self.rag.catalogue
+        return bool(catalogue.entries or catalogue.passed_through)
 
     @property
-    def tools(self) -> list[Tool]:
-        """Everything that can be selected: give this to the `ToolNode`."""
+    def tools(self) -> list[BaseTool]:
+        """Everything that can be run, under the names it is bound under."""
         return self.rag.tools
 
     def bind_tools(self, tools: Tools) -> None:
-        """Take in tools; a node that has some keeps exactly these."""
-        if self._rag is None:
-            self._rag = ToolRAG(tools, options=self._options)
-        else:
-            self._rag.refresh(tools)
+        """Take in tools in place of those there are.
+
+        Args:
+            tools: The tools.
+
+        Raises:
+            UnknownToolError: If `always_include` names a tool that is not among them.
+        """
+        self.rag.refresh(tools)
+        self.rag.known_ids(self.rag.options.always_include, where="always_include")
+
+    def tool_node(self, tools: Sequence[BaseTool] | None = None, **options: Any) -> ToolNode:
+        """Return a `ToolNode` that runs every tool, the unselected ones too.
+
+        Other than a plain `ToolNode(selector.tools)` it runs tools that come later, refuses
+        those that the filter keeps from the caller, and answers an unknown name in a few words
+        rather than with the names of all tools.
+
+        Args:
+            tools: What else it runs; None for the selector's own alone.
+            **options: Options of `ToolNode`, which refuses those it does not know.
+
+        Returns:
+            The node.
+        """
+        own = {tool.name: tool for tool in [*(tools or ()), *self.tools]}
+        return ToolNode(
+            list(own.values()),
+            wrap_tool_call=self._gate.wrap,
+            awrap_tool_call=self._gate.awrap,
+            **options,
+        )
+
+    def catalogue_now(self) -> Catalogue:
+        """Return the tools as they are now."""
+        return self.rag.catalogue
+
+    def executable(self, request: ToolCallRequest, entry: Entry | None) -> BaseTool | None:
+        """Return the tool to run for a call: the catalogue's where it has one."""
+        return request.tool if entry is None else entry.runnable or request.tool
 
     def invoke(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
@@ -171,9 +201,11 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         names = _read(state, self.output_key)
         if names is None:
             raise MissingStateKeyError(self.output_key)
-        by_name = {tool_name(tool): tool for tool in self.rag.tools}
-        passed_through = self.rag.catalogue.passed_through
-        return [*passed_through, *(by_name[name] for name in names if name in by_name)]
+        self._raise_without_tools()
+        catalogue = self.rag.catalogue
+        ids = (catalogue.id_of(name) for name in names)
+        chosen = [catalogue.entries[identity].bound for identity in ids if identity is not None]
+        return [*catalogue.passed_through, *chosen]
 
     def bind_model(self, model: Any) -> Callable[[Any, Any], Runnable[Any, Any]]:
         """Return a dynamic model for LangGraph's prebuilt agents.
@@ -199,16 +231,25 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         return self._update(await self.rag.aselect(messages, previous=previous, filter=filter))
 
     def _reading(self, state: Any) -> tuple[Any, Mapping[str, Any] | None, Any]:
+        self._raise_without_tools()
         messages = _read(state, self.messages_key)
         if messages is None:
             raise MissingStateKeyError(self.messages_key)
-        return messages, _read(state, STATE_KEY), filter_of(self._filter, _runtime())
+        memories = _read(state, STATE_KEY) or {}
+        return messages, memories.get(self.name), filter_of(self._filter, _runtime())
+
+    def _raise_without_tools(self) -> None:
+        if not self.has_tools:
+            raise ToolRAGError(
+                "this ToolRAGNode has no tools: give it tools or rag, call bind_tools(tools), "
+                "or use it as create_react_agent(model, tools, tool_selector=ToolRAGNode())"
+            )
 
     def _update(self, selection: Selection) -> dict[str, Any]:
         return {
             self.output_key: selection.names,
             QUERY_KEY: selection.query,
-            STATE_KEY: dict(selection.state),
+            STATE_KEY: {self.name: dict(selection.state)},
         }
 
 

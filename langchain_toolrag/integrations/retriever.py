@@ -47,13 +47,13 @@ class ToolRetriever(BaseRetriever):
             Tools that can be bound to a model.
         """
         entries = self.rag.catalogue.entries
-        hits = self.rag.search(query, k or self.k, self._filter)
+        hits = self.rag.search(query, self._wanted(k), self._filter)
         return [entries[hit.id].bound for hit in hits if hit.id in entries]
 
     async def aget_tools(self, query: str, *, k: int | None = None) -> list[Tool]:
         """Return the same as `get_tools`, without blocking the event loop."""
         entries = self.rag.catalogue.entries
-        hits = await self.rag.asearch(query, k or self.k, self._filter)
+        hits = await self.rag.asearch(query, self._wanted(k), self._filter)
         return [entries[hit.id].bound for hit in hits if hit.id in entries]
 
     @property
@@ -61,15 +61,20 @@ class ToolRetriever(BaseRetriever):
         chosen: Filter | None = self.filter
         return chosen
 
+    def _wanted(self, k: int | None) -> int | None:
+        return self.k if k is None else k
+
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        return self._documents(self.rag.search(query, k or self.k, self._filter))
+        return self._documents(self.rag.search(query, self._wanted(k), self._filter))
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        return self._documents(await self.rag.asearch(query, k or self.k, self._filter))
+        return self._documents(
+            await self.rag.asearch(query, self.k if k is None else k, self._filter)
+        )
 
     def _documents(self, hits: list[Hit]) -> list[Document]:
         indexed = {document.id: document for document in self.rag.tool_index.documents}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -25,12 +26,14 @@ class Bindable:
         tools: Catalogue tools that are there and permitted, by id, in catalogue order.
         passed_through: Tools that are not the catalogue's: bound as they are, in front.
         filter: The same restriction for the index; None where nothing is restricted.
+        digest: Names the content of what can be bound; equal digests, equal search results.
     """
 
     catalogue: Catalogue
     tools: Mapping[ToolId, Tool]
     passed_through: tuple[Tool, ...]
     filter: ToolFilter | None
+    digest: str
 
     def ids(self, names: Iterable[str]) -> list[ToolId]:
         """Return the ids of the tools that can be bound among names (or ids), in their order."""
@@ -68,7 +71,8 @@ def bindable(catalogue: Catalogue, tools: Tools | None, filter: Filter | None) -
         admits = wanted.admits
         entries = catalogue.entries
         present = {key: tool for key, tool in present.items() if admits(entries[key].document)}
-    return Bindable(catalogue, present, tuple(passed), restricted)
+    digest = catalogue.digest if len(present) == len(catalogue) else _digest(catalogue, present)
+    return Bindable(catalogue, present, tuple(passed), restricted, digest)
 
 
 def as_filter(filter: Filter | None) -> ToolFilter | None:
@@ -95,6 +99,8 @@ def _matched(catalogue: Catalogue, tools: Tools) -> tuple[dict[ToolId, Tool], li
         identity = catalogue.id_of(name) if name else None
         if identity is None and name and identify(tool) in catalogue.entries:
             identity = identify(tool)
+        if identity is None and name and identify(tool) in catalogue.rejected:
+            continue  # Its schema would take the request down.
         if identity is None:
             passed.append(tool)
         elif identity not in present:
@@ -113,6 +119,11 @@ def tool_name(tool: Tool) -> str:
         named = function if isinstance(function, dict) else tool
         return str(named.get("name") or "")
     return getattr(tool, "__name__", "")
+
+
+def _digest(catalogue: Catalogue, present: Iterable[ToolId]) -> str:
+    key = "\0".join([catalogue.digest, *present])
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _within(present: Mapping[ToolId, Tool], filter: ToolFilter | None) -> ToolFilter:

@@ -24,7 +24,7 @@ class Found:
         query: The text that was searched for.
         hits: What it found, best first; ranks are those of the search that found a hit.
         sources: By what each was found.
-        version: The state of the index that answered.
+        version: The state of the index that answered; -1 where none was asked.
     """
 
     query: str = ""

@@ -101,18 +101,21 @@ def _outcome(
     state: SelectionState,
     index_version: int,
 ) -> Generator[Question, Evidence, _Outcome]:
-    if _reusable(conversation, options, state, index_version):
-        return _Outcome(_remembered(state), state, fresh=False)
-    found, degraded, whole = Found(version=index_version), "", _bound_whole(bindable, options)
+    if _reusable(conversation, bindable, options, state):
+        reused = replace(_remembered(state), version=index_version)
+        return _Outcome(reused, state, fresh=False)
+    found, degraded, whole = Found(), "", _bound_whole(bindable, options)
     if conversation.query and bindable.tools and not whole:
         found, degraded = yield from _search(conversation, bindable, options, state)
         whole = bool(degraded) and options.on_error == "all"
+    if found.version < 0:
+        found = replace(found, version=index_version)
     following = replace(
         state,
         query=conversation.query,
         turn_id=conversation.turn_id,
         search_id=uuid.uuid4().hex,
-        index_version=found.version,
+        offer=bindable.digest,
         turn=state.turn + 1,
         found=found.sources,
     )
@@ -121,21 +124,21 @@ def _outcome(
 
 def _reusable(
     conversation: Conversation,
+    bindable: Bindable,
     options: SelectionOptions,
     state: SelectionState,
-    index_version: int,
 ) -> bool:
-    """Whether the turn was searched for already, in the catalogue as it still is."""
+    """Whether the turn was searched for already, among the tools there still are."""
     return (
         options.refresh == "turn"
         and bool(state.search_id)
         and state.turn_id == conversation.turn_id
-        and state.index_version == index_version
+        and state.offer == bindable.digest
     )
 
 
 def _remembered(state: SelectionState) -> Found:
-    return Found(state.query, (), dict(state.found), state.index_version)
+    return Found(state.query, (), dict(state.found))
 
 
 def _bound_whole(bindable: Bindable, options: SelectionOptions) -> bool:
@@ -234,7 +237,7 @@ def _selection(
         state=following.as_json(),
         search_id=state.search_id,
         turn_id=state.turn_id,
-        index_version=state.index_version,
+        index_version=outcome.found.version,
         degraded=outcome.degraded,
         prefix_changed=bool(state.bound) and order[: len(state.bound)] != state.bound,
         tokens=passing + sum(entries[identity].tokens for identity in order),

