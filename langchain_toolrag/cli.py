@@ -92,7 +92,7 @@ def _select(arguments: argparse.Namespace) -> int:
 
 def _embed(rag: ToolRAG) -> None:
     """Make the vectors, with a progress bar on a terminal, and warm the model up."""
-    with tqdm(desc="embedding", unit=" texts", disable=None, leave=False) as bar:
+    with tqdm(desc="embedding", unit=" tools", disable=None, leave=False) as bar:
 
         def advance(done: int, total: int) -> None:
             bar.total = total

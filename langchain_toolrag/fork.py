@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -27,5 +28,10 @@ def _after_fork_in_child() -> None:
         forkable.after_fork()
 
 
-if hasattr(os, "register_at_fork"):  # Windows has no fork.
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+def call_after_fork(function: Callable[[], None]) -> None:
+    """Have a function called in every forked child; on Windows, which has no fork, never."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=function)
+
+
+call_after_fork(_after_fork_in_child)

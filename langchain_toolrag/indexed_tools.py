@@ -18,9 +18,8 @@ from langchain_toolrag.catalogue.document import document_of, is_definition
 from langchain_toolrag.errors import DuplicateToolError, ToolRAGError, UnknownToolError
 from langchain_toolrag.fork import reset_after_fork
 from langchain_toolrag.index.contract import Index
-from langchain_toolrag.index.embedder import Progress
 from langchain_toolrag.index.storage import save_index
-from langchain_toolrag.index.tool_index import ToolIndex
+from langchain_toolrag.index.tool_index import Progress, ToolIndex
 from langchain_toolrag.types import Changes, Tool, ToolId, Tools
 
 logger = logging.getLogger(__name__)
@@ -189,7 +188,7 @@ class IndexedTools:
 
         Args:
             tools: Tools to refresh with first; None to leave the catalogue as it is.
-            progress: Called with how many texts are embedded and how many there are.
+            progress: Called with how many tools have vectors now and how many were to get them.
 
         Returns:
             What the refresh changed.

@@ -164,7 +164,7 @@ class Evidence:
     """What an index knows of a query.
 
     Attributes:
-        tools: The best tools of every source together, in no order.
+        tools: The best tools of every source together, in order of id.
         statistics: The scores' spread over the catalogue.
         version: The state of the index that answered.
         dense_ready: Whether the query and every tool had a vector.

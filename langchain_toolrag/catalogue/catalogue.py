@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
+import inspect
 import json
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from langchain_core.utils.json_schema import dereference_refs
 
 from langchain_toolrag.catalogue.document import document_of, is_definition, openai_definition
 from langchain_toolrag.catalogue.names import bound_name, hashed_name
@@ -115,8 +116,15 @@ def build_catalogue(tools: Tools, *, on_duplicate: OnDuplicate = "raise") -> Cat
             read[document.id] = (document, tool)
         elif known[1] is not tool:
             raise DuplicateToolError(document.id, (known[0].origin, document.origin))
-    accepted, rejected = _bindable(read)
-    return _named(accepted, tuple(passed_through.values()), rejected, on_duplicate)
+    names = _bound_names([document for document, _ in read.values()], on_duplicate)
+    entries, rejected = _entries(read, names)
+    return Catalogue(
+        MappingProxyType(entries),
+        tuple(passed_through.values()),
+        MappingProxyType(rejected),
+        _digest(entry.document for entry in entries.values()),
+        _lookup(entries),
+    )
 
 
 def approximate_tokens(tool: Tool) -> int:
@@ -133,115 +141,93 @@ def _is_providers_own(tool: Tool) -> bool:
     return isinstance(tool, dict) and not is_definition(tool)
 
 
-def _bindable(
-    read: Mapping[ToolId, tuple[ToolDocument, Tool]],
-) -> tuple[list[tuple[ToolDocument, Tool, int]], dict[ToolId, str]]:
-    accepted: list[tuple[ToolDocument, Tool, int]] = []
+def _entries(
+    read: Mapping[ToolId, tuple[ToolDocument, Tool]], names: Mapping[ToolId, str]
+) -> tuple[dict[ToolId, Entry], dict[ToolId, str]]:
+    """Return the entries, and why the other tools cannot be given to a model."""
+    entries: dict[ToolId, Entry] = {}
     rejected: dict[ToolId, str] = {}
     for identity, (document, tool) in read.items():
         try:
-            accepted.append((document, tool, approximate_tokens(tool)))
+            entries[identity] = _entry(replace(document, bound_name=names[identity]), tool)
         # Whatever langchain_core raises here it would raise in bind_tools, in the middle of
         # a conversation and for all tools at once.
         except Exception as error:
             rejected[identity] = f"{type(error).__name__}: {error}"
             logger.warning("tool %r is left out, its schema is broken: %s", identity, error)
-    return accepted, rejected
+    return entries, rejected
 
 
-def _named(
-    accepted: Iterable[tuple[ToolDocument, Tool, int]],
-    passed_through: tuple[Tool, ...],
-    rejected: Mapping[ToolId, str],
-    on_duplicate: OnDuplicate,
-) -> Catalogue:
-    accepted = list(accepted)
-    names = _bound_names([document for document, _, _ in accepted], on_duplicate)
-    entries: dict[ToolId, Entry] = {}
-    for (document, tool, tokens), name in zip(accepted, names, strict=True):
-        named = dataclasses.replace(document, bound_name=name)
-        bound = _under_name(tool, named)
-        entries[document.id] = Entry(named, tool, bound, _runnable(bound, named), tokens)
-    return Catalogue(
-        MappingProxyType(entries),
-        passed_through,
-        MappingProxyType(dict(rejected)),
-        _digest(entry.document for entry in entries.values()),
-        _lookup(entries),
-    )
+def _entry(document: ToolDocument, tool: Tool) -> Entry:
+    bound = _under_name(tool, document)
+    if isinstance(bound, dict):  # langchain_core follows the references of tools alone.
+        dereference_refs(bound["function"]["parameters"])
+    return Entry(document, tool, bound, _runnable(bound, document), approximate_tokens(bound))
 
 
-def _bound_names(documents: list[ToolDocument], on_duplicate: OnDuplicate) -> list[str]:
+def _bound_names(documents: Sequence[ToolDocument], on_duplicate: OnDuplicate) -> dict[ToolId, str]:
     """Give every document a bound name of its own.
 
     A tool that bears its bound name already keeps it; one that was mapped to it (`a.b` to
-    `a__b`) takes the hashed form instead. Two that both bear it are a duplicate.
+    `a__b`) takes the hashed form instead.
+
+    Raises:
+        DuplicateToolError: If two tools of one name cannot be told apart.
     """
-    natural = _count(document.bound_name for document in documents if _bears_it(document))
-    mapped = _count(document.bound_name for document in documents)
-    names: list[str] = []
+    twins = _by(documents, lambda document: document.name)
+    names: dict[ToolId, str] = {}
     for document in documents:
-        name = document.bound_name
-        if natural.get(name, 0) > 1 and _bears_it(document):
-            name = _prefixed(document, documents, on_duplicate)
-        elif mapped[name] > 1 and not _bears_it(document):
-            name = hashed_name(document.id)
-        names.append(name)
-    _raise_on_clash(documents, names)
+        same = twins[document.name]
+        if len(same) > 1 and on_duplicate == "raise":
+            raise DuplicateToolError(document.name, [twin.origin for twin in same])
+        needs_prefix = len(same) > 1 and document.server is not None
+        own = f"{document.server}_{document.name}" if needs_prefix else document.name
+        names[document.id] = bound_name(own)
+    for name, claimants in _by(documents, lambda document: names[document.id]).items():
+        for document in claimants if len(claimants) > 1 else ():
+            if document.name != name:
+                names[document.id] = hashed_name(document.id)
     return names
 
 
-def _prefixed(
-    document: ToolDocument, documents: list[ToolDocument], on_duplicate: OnDuplicate
-) -> str:
-    if on_duplicate == "raise":
-        twins = [other for other in documents if other.bound_name == document.bound_name]
-        raise DuplicateToolError(document.name, [twin.origin for twin in twins])
-    return bound_name(f"{document.server}_{document.name}") if document.server else document.name
-
-
-def _raise_on_clash(documents: list[ToolDocument], names: list[str]) -> None:
-    first: dict[str, ToolDocument] = {}
-    for document, name in zip(documents, names, strict=True):
-        if name in first:
-            raise DuplicateToolError(name, (first[name].origin, document.origin))
-        first[name] = document
-
-
-def _bears_it(document: ToolDocument) -> bool:
-    return document.bound_name == document.name
-
-
-def _count(names: Iterable[str]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    return counts
+def _by(
+    documents: Iterable[ToolDocument], key: Callable[[ToolDocument], str]
+) -> dict[str, list[ToolDocument]]:
+    groups: dict[str, list[ToolDocument]] = {}
+    for document in documents:
+        groups.setdefault(key(document), []).append(document)
+    return groups
 
 
 def _under_name(tool: Tool, document: ToolDocument) -> Tool:
     """Return the tool under its bound name; the user's own object is never renamed."""
-    if isinstance(tool, dict) and "function" not in tool:
-        return openai_definition(tool, document.bound_name)  # bind_tools drops MCP's inputSchema.
+    if isinstance(tool, dict):
+        return openai_definition(tool, document.bound_name)
     if document.bound_name == document.name:
         return tool
     if isinstance(tool, BaseTool):
         return tool.model_copy(update={"name": document.bound_name})
-    if isinstance(tool, dict):
-        return openai_definition(tool, document.bound_name)
+    if isinstance(tool, type):
+        return openai_definition(convert_to_openai_tool(tool), document.bound_name)
+    return _structured(tool, document)
+
+
+def _structured(function: Callable[..., Any], document: ToolDocument) -> StructuredTool:
+    """Return a function as a tool under its bound name."""
+    is_async = inspect.iscoroutinefunction(function)
     return StructuredTool.from_function(
-        tool, name=document.bound_name, description=document.description
+        func=None if is_async else function,
+        coroutine=function if is_async else None,
+        name=document.bound_name,
+        description=document.description or " ".join(document.words),
     )
 
 
 def _runnable(bound: Tool, document: ToolDocument) -> BaseTool | None:
+    """Return the tool to run; a definition, or a class that stands for one, has none."""
     if isinstance(bound, (dict, type)):
         return None
-    if isinstance(bound, BaseTool):
-        return bound
-    return StructuredTool.from_function(
-        bound, name=document.bound_name, description=document.description
-    )
+    return bound if isinstance(bound, BaseTool) else _structured(bound, document)
 
 
 def _digest(documents: Iterable[ToolDocument]) -> str:
@@ -254,11 +240,8 @@ def _digest(documents: Iterable[ToolDocument]) -> str:
 
 def _lookup(entries: Mapping[ToolId, Entry]) -> Mapping[str, ToolId]:
     """Map bound names to ids, and own names where only one tool has them."""
-    own = _count(entry.document.name for entry in entries.values())
-    lookup = {
-        entry.document.name: identity
-        for identity, entry in entries.items()
-        if own[entry.document.name] == 1
-    }
-    lookup.update({entry.document.bound_name: identity for identity, entry in entries.items()})
+    documents = [entry.document for entry in entries.values()]
+    twins = _by(documents, lambda document: document.name)
+    lookup = {name: same[0].id for name, same in twins.items() if len(same) == 1}
+    lookup.update((document.bound_name, document.id) for document in documents)
     return MappingProxyType(lookup)

@@ -12,6 +12,8 @@ from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import BaseModel
+from typing_extensions import is_typeddict
 
 from langchain_toolrag.catalogue.names import bound_name, split_words
 from langchain_toolrag.catalogue.schema import argument_words
@@ -19,6 +21,8 @@ from langchain_toolrag.errors import InvalidToolError
 from langchain_toolrag.types import Tool, ToolDocument, ToolId
 
 _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")
+_FUNCTION_TYPES = (None, "function", "custom")  # `custom` is Anthropic's word for it.
+_MCP_HINT = "anthropic/searchHint"
 
 
 def tool_id(name: str, server: str | None) -> ToolId:
@@ -32,6 +36,8 @@ def identify(tool: Tool) -> ToolId:
         return tool_id(tool.name, server_of(tool.metadata))
     if isinstance(tool, dict):
         return _dict_id(tool)
+    if isinstance(tool, type):
+        return _dict_id(_class_definition(tool))
     return getattr(tool, "__name__", type(tool).__name__)
 
 
@@ -40,8 +46,7 @@ def is_definition(tool: object) -> bool:
     if not isinstance(tool, dict):
         return False
     definition = _definition(tool)
-    plain_type = tool.get("type") in (None, "function")
-    return plain_type and isinstance(definition.get("name"), str)
+    return tool.get("type") in _FUNCTION_TYPES and isinstance(definition.get("name"), str)
 
 
 def server_of(metadata: Mapping[str, Any] | None) -> str | None:
@@ -60,7 +65,10 @@ def server_of(metadata: Mapping[str, Any] | None) -> str | None:
 
 
 def openai_definition(tool: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a definition in OpenAI's function form, the one `bind_tools` takes, under a name."""
+    """Return a definition in OpenAI's function form, the one `bind_tools` takes, under a name.
+
+    One that is in that form already, with nothing else in it, is returned as it is.
+    """
     definition = _definition(tool)
     schema = next((definition[key] for key in _SCHEMA_KEYS if definition.get(key)), None)
     function = {
@@ -70,7 +78,8 @@ def openai_definition(tool: dict[str, Any], name: str) -> dict[str, Any]:
     }
     if "strict" in definition:
         function["strict"] = definition["strict"]
-    return {"type": "function", "function": function}
+    clean = {"type": "function", "function": function}
+    return tool if tool == clean else clean
 
 
 def document_of(tool: Tool) -> ToolDocument:
@@ -89,8 +98,8 @@ def document_of(tool: Tool) -> ToolDocument:
         return _from_tool(tool)
     if isinstance(tool, dict):
         return _from_dict(tool)
-    if isinstance(tool, type):  # A pydantic model or TypedDict that stands for a function.
-        return _from_dict(convert_to_openai_tool(tool))
+    if isinstance(tool, type):
+        return _from_dict(_class_definition(tool))
     if callable(tool):
         return _from_function(tool)
     raise InvalidToolError(
@@ -110,33 +119,47 @@ def _from_tool(tool: BaseTool) -> ToolDocument:
         schema=_call_schema(tool),
         server=server_of(metadata),
         title=_title(metadata),
-        hint=extras.get("search_hint") or metadata.get("search_hint"),
+        hint=extras.get("search_hint")
+        or metadata.get("search_hint")
+        or _nested(metadata, "_meta", _MCP_HINT),
         tags=tool.tags,
         origin=_origin(tool),
     )
 
 
+def _class_definition(tool: type) -> dict[str, Any]:
+    """Read a pydantic model or TypedDict that stands for a function.
+
+    Raises:
+        InvalidToolError: If it is another class.
+    """
+    if is_typeddict(tool) or (issubclass(tool, BaseModel) and not issubclass(tool, BaseTool)):
+        return convert_to_openai_tool(tool)
+    raise InvalidToolError(
+        f"the class {tool.__name__} is not a tool: give an instance, or a pydantic model or "
+        "TypedDict of the arguments",
+        tool,
+    )
+
+
 def _from_function(function: Callable[..., Any]) -> ToolDocument:
+    name = getattr(function, "__name__", "")
     try:
-        tool = StructuredTool.from_function(
-            function, description=inspect.getdoc(function) or _missing_description(function)
-        )
-    except (TypeError, ValueError, NameError) as error:
-        name = getattr(function, "__name__", repr(function))
+        description = inspect.getdoc(function) or " ".join(split_words(name))
+        tool = StructuredTool.from_function(function, name=name, description=description)
+    # Whatever pydantic makes of a signature it cannot read.
+    except Exception as error:
         raise InvalidToolError(
-            f"the function {name} cannot be a tool: {error}", function
+            f"{name or repr(function)} cannot be a tool: {error}; wrap it in a function with "
+            "annotated arguments",
+            function,
         ) from error
     return _from_tool(tool)
-
-
-def _missing_description(function: Callable[..., Any]) -> str:
-    return " ".join(split_words(getattr(function, "__name__", "")))
 
 
 def _from_dict(tool: dict[str, Any]) -> ToolDocument:
     definition = _definition(tool)
     schema = next((definition[key] for key in _SCHEMA_KEYS if definition.get(key)), None)
-    annotations = definition.get("annotations")
     server = _dict_server(tool)
     return _document(
         tool,
@@ -144,9 +167,11 @@ def _from_dict(tool: dict[str, Any]) -> ToolDocument:
         description=definition.get("description"),
         schema=schema,
         server=server,
-        title=definition.get("title") or _title(annotations or {}),
-        hint=definition.get("search_hint"),
-        tags=definition.get("tags"),
+        title=definition.get("title") or _nested(definition, "annotations", "title"),
+        hint=_beside_or_inside(tool, "search_hint")
+        or _nested(tool, "metadata", "search_hint")
+        or _nested(tool, "_meta", _MCP_HINT),
+        tags=_beside_or_inside(tool, "tags"),
         origin=f"a definition of {server}" if server else "a definition",
         identity=tool.get("id"),
     )
@@ -180,7 +205,7 @@ def _document(
         title=title if isinstance(title, str) else "",
         hint=hint if isinstance(hint, str) else "",
         tags=frozenset(str(tag) for tag in tags)
-        if isinstance(tags, (list, tuple, set))
+        if isinstance(tags, (list, tuple, set, frozenset))
         else frozenset(),
         origin=origin,
     )
@@ -218,9 +243,13 @@ def _dict_id(tool: dict[str, Any]) -> ToolId:
 
 def _dict_server(tool: dict[str, Any]) -> str | None:
     metadata = tool.get("metadata")
-    return server_of(
-        {"server": tool.get("server") or _definition(tool).get("server")}
-    ) or server_of(metadata if isinstance(metadata, Mapping) else None)
+    named = server_of({"server": _beside_or_inside(tool, "server")})
+    return named or server_of(metadata if isinstance(metadata, Mapping) else None)
+
+
+def _beside_or_inside(tool: dict[str, Any], key: str) -> Any:
+    """Return a value that stands beside OpenAI's `function` or in it."""
+    return tool.get(key) or _definition(tool).get(key)
 
 
 def _title(metadata: Mapping[str, Any]) -> str:

@@ -10,10 +10,11 @@ MAX_BOUND_NAME = 64
 """Longest tool name that the providers take, in characters."""
 
 _BOUND_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_INVISIBLE = re.compile(r"[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
+_INVISIBLE = re.compile(r"[\u00ad\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\ufeff]")
 # A word starts at a capital after a small letter or digit (`getUser`), and at the last
-# capital of an acronym (`HTTPServer` is HTTP + Server).
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+# capital of an acronym (`HTTPServer` is HTTP + Server), unless that only has its plural or
+# version behind it (`listPRs`, `IPv4`).
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z])|v\d)[a-z])")
 _PATH = re.compile(r"[./:]+")
 _HASH_LENGTH = 8
 
@@ -72,5 +73,5 @@ def hashed_name(name: str) -> str:
     """Return what a provider takes of a name, with eight hex digits of its SHA-256."""
     folded = unicodedata.normalize("NFKD", clean(name)).encode("ascii", "ignore").decode()
     kept = re.sub(r"[^a-zA-Z0-9-]+", "_", folded).strip("_-") or "tool"
-    digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH_LENGTH]
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
     return f"{kept[: MAX_BOUND_NAME - _HASH_LENGTH - 1]}_{digest}"

@@ -6,11 +6,13 @@ dangle or lead back to itself, and the root may be an array or a bare reference.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 _MAX_DEPTH = 6
 _MAX_NODES = 2_000
+_MAX_DIGITS = 8  # Of a position in a list; Python refuses to read numbers of thousands.
 _COMPOSITIONS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _NESTED = ("items", "additionalProperties", "not", "if", "then", "else")
 
@@ -50,9 +52,9 @@ def _levels(schema: object) -> Iterator[tuple[list[str], list[str]]]:
 
 def _flat(level: list[object], root: object, seen: set[int]) -> Iterator[Mapping[str, Any]]:
     """Yield the level's schemas and those that they are composed of, each once."""
-    queue = list(level)
+    queue = deque(level[:_MAX_NODES])
     while queue and len(seen) < _MAX_NODES:
-        node = queue.pop(0)
+        node = queue.popleft()
         if not isinstance(node, Mapping) or id(node) in seen:
             continue
         seen.add(id(node))
@@ -60,7 +62,7 @@ def _flat(level: list[object], root: object, seen: set[int]) -> Iterator[Mapping
             queue.append(_resolve(node["$ref"], root))
         for key in _COMPOSITIONS:
             parts = node.get(key)
-            queue += parts if isinstance(parts, list) else []
+            queue += parts[:_MAX_NODES] if isinstance(parts, list) else []
         yield node
 
 
@@ -73,11 +75,15 @@ def _resolve(reference: object, root: object) -> object:
         key = part.replace("~1", "/").replace("~0", "~")
         if isinstance(node, Mapping):
             node = node.get(key)
-        elif isinstance(node, list) and key.isdigit() and int(key) < len(node):
+        elif isinstance(node, list) and _is_position(key) and int(key) < len(node):
             node = node[int(key)]
         else:
             return None
     return node
+
+
+def _is_position(key: str) -> bool:
+    return key.isascii() and key.isdecimal() and len(key) < _MAX_DIGITS
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

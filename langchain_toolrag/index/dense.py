@@ -14,7 +14,11 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from langchain_toolrag.fork import call_after_fork
 from langchain_toolrag.types import Vector, Vectors
+
+# The threads of OpenMP do not survive a fork: waiting for them, a child would hang.
+call_after_fork(lambda: faiss.omp_set_num_threads(1))
 
 
 class DenseIndex:

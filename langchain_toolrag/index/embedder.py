@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.errors import EmbeddingError
 from langchain_toolrag.index.embedding import MiniLMEmbeddings, unit_vectors
 from langchain_toolrag.types import Vector
-
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called with how many texts are embedded and how many there are."""
 
 _BATCH = 64
 _FIRST_REST_SECONDS = 1.0
@@ -52,14 +49,11 @@ class Embedder:
         """Why the model failed the last time; empty if it did not."""
         return str(self._failure) if self._failure else ""
 
-    def documents(
-        self, texts: Sequence[str], progress: Progress | None = None
-    ) -> dict[str, Vector]:
+    def documents(self, texts: Sequence[str]) -> dict[str, Vector]:
         """Embed texts, shortest first so that a batch wastes little on padding.
 
         Args:
             texts: Texts; repeats are embedded once.
-            progress: Called after every batch.
 
         Returns:
             Unit vectors by text.
@@ -67,13 +61,10 @@ class Embedder:
         Raises:
             EmbeddingError: If the model fails, rests, or gives vectors that cannot be used.
         """
-        distinct = sorted(set(texts), key=len)
+        distinct = sorted(set(texts), key=lambda text: (len(text), text))
         vectors: dict[str, Vector] = {}
         for start in range(0, len(distinct), _BATCH):
-            batch = distinct[start : start + _BATCH]
-            vectors.update(self._batch(batch))
-            if progress:
-                progress(len(vectors), len(distinct))
+            vectors.update(self._batch(distinct[start : start + _BATCH]))
         return vectors
 
     def query(self, text: str) -> Vector:
@@ -122,7 +113,8 @@ class Embedder:
         return checked
 
     def _failed(self, error: Exception) -> EmbeddingError:
-        self._failures += 1
+        if time.monotonic() >= self._rested_at:  # Threads that fail together count once.
+            self._failures += 1
         rest = min(_FIRST_REST_SECONDS * 2 ** (self._failures - 1), _LONGEST_REST_SECONDS)
         self._rested_at = time.monotonic() + rest
         known = isinstance(error, EmbeddingError)

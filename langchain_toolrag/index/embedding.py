@@ -15,6 +15,7 @@ import hashlib
 import importlib
 import importlib.util
 import logging
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -88,8 +89,10 @@ class MiniLMEmbeddings(Embeddings):
         self._model()
 
     def after_fork(self) -> None:
-        """Forget a lock that a thread of the parent process may hold for ever."""
+        """Forget a lock a thread of the parent may hold, and torch's threads, which are gone."""
         self._lock = threading.Lock()
+        if self._loaded is not None:
+            sys.modules["torch"].set_num_threads(1)
 
     def _encode(self, texts: list[str]) -> Vectors:
         vectors: Vectors = self._model().encode(
@@ -171,14 +174,15 @@ def unit_vectors(raw: Sequence[Any], count: int, dim: int | None) -> Vectors:
         EmbeddingError: If there are too few or too many, or their dimension is another.
     """
     try:
-        vectors = np.array([np.asarray(vector, dtype=np.float32) for vector in raw], np.float32)
+        with np.errstate(over="ignore"):  # What is too large for float32 becomes infinite.
+            vectors = np.array([np.asarray(vector, np.float32) for vector in raw], np.float32)
     except (TypeError, ValueError) as error:
         raise EmbeddingError(
             f"the embedding model gave no vectors of one length: {error}"
         ) from error
     if len(vectors) != count:
         raise EmbeddingError(f"the embedding model gave {len(vectors)} vectors for {count} texts")
-    if vectors.ndim != 2 or (dim is not None and vectors.shape[1] != dim):
+    if vectors.ndim != 2 or not vectors.shape[1] or (dim and vectors.shape[1] != dim):
         wanted = f"dimension {dim}" if dim else "one row of numbers a text"
         raise EmbeddingError(
             f"the embedding model gave vectors of shape {vectors.shape}, wanted {wanted}; "
@@ -188,12 +192,14 @@ def unit_vectors(raw: Sequence[Any], count: int, dim: int | None) -> Vectors:
 
 
 def _normalised(vectors: Vectors) -> Vectors:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    usable = np.isfinite(norms) & (norms > _SMALLEST_NORM)
+    finite = np.isfinite(vectors).all(axis=1, keepdims=True)
+    safe = np.where(finite, vectors, 0.0)
+    norms = np.linalg.norm(safe.astype(np.float64), axis=1, keepdims=True)  # float32 overflows.
+    usable = norms > _SMALLEST_NORM
     if not usable.all():
         logger.warning("%d vectors are zero or not finite and match nothing", int((~usable).sum()))
-    scaled: Vectors = np.where(usable, vectors / np.where(usable, norms, 1.0), 0.0)
-    return np.nan_to_num(scaled).astype(np.float32)
+    scaled: Vectors = np.where(usable, safe / np.where(usable, norms, 1.0), 0.0).astype(np.float32)
+    return scaled
 
 
 def _load(name: str) -> SentenceTransformer:
@@ -243,7 +249,8 @@ def _packaged_weights() -> Path | None:
     if spec is None or spec.origin is None:
         return None
     folder = Path(spec.origin).parent / "model"
-    digest = hashlib.sha256((folder / _WEIGHTS_FILE).read_bytes()).hexdigest()
+    weights = folder / _WEIGHTS_FILE
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else "none"
     if digest != _DEFAULT_WEIGHTS:
         logger.warning(
             "the weights in %s have SHA-256 %s, wanted %s: they are not used",

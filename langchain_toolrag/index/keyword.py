@@ -26,6 +26,7 @@ _MCP_PREFIX = "mcp__"
 _SELECT = re.compile(r"\s*select:(?P<names>.*)", re.IGNORECASE | re.DOTALL)
 _REQUIRED = re.compile(r"(?:^|(?<=\s))\+(?=[^\W\d])(?P<term>\S+)")
 _PUNCTUATION = "\"'`.,;:!?()[]{}<>*"
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_./:-]+")
 _CAMEL_HUMP = re.compile(r"[a-z0-9][A-Z]")
 
 
@@ -65,6 +66,7 @@ class KeywordIndex:
         self.size = len(documents)
         self._rows_by_name: dict[str, list[int]] = {}
         self._points: dict[str, dict[int, int]] = {}
+        self._word_forms = [_word_forms(document) for document in documents]
         for row, document in enumerate(documents):
             for name in _spellings(document):
                 self._rows_by_name.setdefault(name, []).append(row)
@@ -75,15 +77,17 @@ class KeywordIndex:
         """Return the rows of the tools whose names the query gives, in any spelling.
 
         A name counts where it is the whole query, is listed after `select:`, or stands in
-        the text written as an identifier (`list_events`, `listEvents`, `list-events`).
+        the text written as an identifier of the same words (`list_events`, `listEvents`,
+        `list-events`; an "e-mail" is not a tool named `email`).
         """
         if query.selected is not None:
             return {row for name in query.selected for row in self._named(name)}
         rows = set(self._named(query.text))
-        for token in query.text.split():
+        for token in {*query.text.split(), *_IDENTIFIER.findall(query.text)}:
             bare = token.strip(_PUNCTUATION)
             if _looks_like_identifier(bare):
-                rows.update(self._named(bare))
+                words = split_words(bare)
+                rows.update(row for row in self._named(bare) if words in self._word_forms[row])
         return rows
 
     def points(self, query: KeywordQuery) -> NDArray[np.float32]:
@@ -115,9 +119,12 @@ def _looks_like_identifier(token: str) -> bool:
 
 def _spellings(document: ToolDocument) -> set[str]:
     """Return the comparable forms a tool answers to: name, id, and the name without its server."""
-    spellings = {comparable(name) for name in (document.name, document.id, document.bound_name)}
-    spellings.update(comparable("".join(leaf)) for leaf in _leaves(document))
-    return spellings - {""}
+    return {comparable("".join(words)) for words in _word_forms(document)} - {""}
+
+
+def _word_forms(document: ToolDocument) -> set[tuple[str, ...]]:
+    names = (document.name, document.id, document.bound_name)
+    return {*map(split_words, names), *_leaves(document)}
 
 
 def _leaves(document: ToolDocument) -> Iterator[tuple[str, ...]]:

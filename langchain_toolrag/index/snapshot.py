@@ -155,7 +155,7 @@ class Snapshot:
         id_of = {key: identity for identity, key in self.keys.items()}
         may: NDArray[np.int64] | None = None
         if allowed is not None:
-            admitted = np.array(list(self.documents))[allowed].tolist()
+            admitted = (i for i, may_be in zip(self.documents, allowed, strict=True) if may_be)
             may = np.array([self.keys[i] for i in admitted if i in self.keys], np.int64)
         scores = self.dense.search(vector, k, may)
         rest = [self.keys[identity] for identity in chosen if identity in self.keys]

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def save_index(index: ToolIndex, directory: Path) -> None:
         "embedded": ids,
         "documents": [_as_json(document) for document in snapshot.documents.values()],
     }
-    _write(directory / _MANIFEST, json.dumps(manifest, ensure_ascii=False).encode())
+    _write(directory / _MANIFEST, json.dumps(manifest).encode())
     for stale in directory.glob("vectors-*.safetensors"):
         if stale.name != vectors:
             stale.unlink(missing_ok=True)
@@ -78,23 +78,33 @@ def load_index(directory: Path, embeddings: Embeddings | str | None = None) -> T
     model = as_embeddings(embeddings)
     if manifest.get("format") != _FORMAT:
         raise StaleIndexError("format", manifest.get("format"), _FORMAT)
-    if manifest["model"] != model_name(model):
-        raise StaleIndexError("vectors of the model", manifest["model"], model_name(model))
-    rows = _rows(directory / manifest["vectors"])
-    documents = [_from_json(document) for document in manifest["documents"]]
-    empty = Snapshot(IndexOptions(**manifest["options"]), version=manifest["version"] - 1)
-    snapshot, _ = empty.with_documents({document.id: document for document in documents})
-    if len(rows):
-        keys = {identity: key for key, identity in enumerate(manifest["embedded"])}
-        snapshot = snapshot.with_rows(keys, rows)
+    if manifest.get("model") != model_name(model):
+        raise StaleIndexError("vectors of the model", manifest.get("model"), model_name(model))
+    try:
+        snapshot = _snapshot(manifest, directory)
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        problem = f"the saved index is damaged ({error!r}); save it again"
+        raise SourceError(str(directory), problem) from error
     return ToolIndex(model, snapshot=snapshot)
+
+
+def _snapshot(manifest: Mapping[str, Any], directory: Path) -> Snapshot:
+    documents = {read.id: read for read in map(_from_json, manifest["documents"])}
+    ids, rows = list(manifest["embedded"]), _rows(directory / manifest["vectors"])
+    if len(ids) != len(rows) or not set(ids) <= set(documents):
+        raise ValueError(f"{len(ids)} embedded ids for {len(rows)} vectors")
+    empty = Snapshot(IndexOptions(**manifest["options"]))
+    snapshot, _ = empty.with_documents(documents)
+    if len(rows):
+        snapshot = snapshot.with_rows({identity: key for key, identity in enumerate(ids)}, rows)
+    return replace(snapshot, version=int(manifest["version"]))
 
 
 def _manifest(directory: Path) -> dict[str, Any]:
     path = directory / _MANIFEST
     try:
         manifest = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
+    except OSError as error:
         raise SourceError(str(directory), f"no {_MANIFEST}: this is not a saved index") from error
     except ValueError as error:
         raise SourceError(str(path), f"not JSON ({error}); save the index again") from error
@@ -104,12 +114,9 @@ def _manifest(directory: Path) -> dict[str, Any]:
 
 
 def _rows(path: Path) -> Vectors:
-    try:
-        packed = path.read_bytes()
-    except FileNotFoundError as error:
-        raise SourceError(str(path), "the vectors are missing; save the index again") from error
+    packed = path.read_bytes()
     if hashlib.sha256(packed).hexdigest() not in path.name:
-        raise SourceError(str(path), "the vectors are damaged; save the index again")
+        raise ValueError("the vectors are not those that were saved")
     rows: Vectors = load(packed)["rows"]
     return rows
 

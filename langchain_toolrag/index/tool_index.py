@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.fork import reset_after_fork
 from langchain_toolrag.index.contract import CANDIDATES
-from langchain_toolrag.index.embedder import Embedder, Progress
+from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.embedding import as_embeddings
 from langchain_toolrag.index.keyword import parse_query
 from langchain_toolrag.index.options import IndexOptions
@@ -25,6 +26,11 @@ from langchain_toolrag.types import (
     ToolId,
     Vectors,
 )
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with how many tools have vectors now and how many were to get them."""
+
+_CHUNK = 100  # Tools whose vectors are made, and stored, at once.
 
 
 class ToolIndex:
@@ -130,8 +136,11 @@ class ToolIndex:
     def embed(self, progress: Progress | None = None) -> None:
         """Make the vectors that are missing; one thread does it, others wait for it.
 
+        What is made is kept, chunk by chunk, should the model fail on the way.
+
         Args:
-            progress: Called after every batch.
+            progress: Called after every chunk, with how many tools are done and how many were
+                to be.
 
         Raises:
             EmbeddingError: If the model cannot be loaded or its vectors cannot be used.
@@ -140,8 +149,11 @@ class ToolIndex:
             return
         with self._embedding:
             pending = self._snapshot.pending
-            if pending:
-                self._store(pending, self._rows(pending, progress))
+            for start in range(0, len(pending), _CHUNK):
+                chunk = pending[start : start + _CHUNK]
+                self._store(chunk, self._rows(chunk))
+                if progress:
+                    progress(min(start + _CHUNK, len(pending)), len(pending))
 
     def evidence(
         self,
@@ -207,11 +219,11 @@ class ToolIndex:
         """Forget locks that a thread of the parent process may hold for ever."""
         self._new_locks()
 
-    def _rows(self, documents: Sequence[ToolDocument], progress: Progress | None) -> Vectors:
+    def _rows(self, documents: Sequence[ToolDocument]) -> Vectors:
         """Embed documents: shape `(len(documents), dim)`, weighted sums of their views."""
         texts = [view_texts(document, self.options) for document in documents]
         distinct = [text for views in texts for text, _ in views]
-        vectors = self.embedder.documents(distinct, progress)
+        vectors = self.embedder.documents(distinct)
         rows = [sum(weight * vectors[text] for text, weight in views) for views in texts]
         return np.array(rows, np.float32)
 

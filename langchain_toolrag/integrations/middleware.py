@@ -41,7 +41,7 @@ class ToolRAGMiddlewareState(AgentState[Any]):
     """The agent's state with the selector's memory, which callers neither see nor set."""
 
     toolrag: NotRequired[
-        Annotated[dict[str, Any], merge_memories, OmitFromSchema(input=True, output=True)]
+        Annotated[dict[str, Any], OmitFromSchema(input=True, output=True), merge_memories]
     ]
 
 

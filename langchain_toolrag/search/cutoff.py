@@ -12,6 +12,8 @@ from langchain_toolrag.types import Hit
 class Cutoff:
     """How much of a ranking is returned.
 
+    Adaptive, every tool that the query names is returned, however many there are.
+
     Attributes:
         k: How many hits; None for adaptive: as many as come close to the best.
         margin: Adaptive: how far below the best score a hit may be, on the ranking's scale
@@ -55,4 +57,5 @@ class Cutoff:
             return []
         floor = hits[0].score - self.margin
         close = sum(hit.score >= floor for hit in hits)
-        return list(hits[: min(max(close, self.min_k), self.max_k)])
+        named = sum(hit.evidence.exact for hit in hits)
+        return list(hits[: max(min(max(close, self.min_k), self.max_k), named)])

@@ -13,7 +13,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from langchain_toolrag.types import Evidence, Hit, ScoreStatistics, ToolEvidence
 
@@ -21,8 +21,8 @@ LEXICAL_WEIGHT = 0.3
 """Share of the lexical side. Measured best, with 0.7 for the dense side, as the mean over 29
 public sets in the study this project starts from (Recall@5 .706; dense alone .652)."""
 
-EXACT_BONUS = 1.0
-"""Added for a tool the query names: more than any two cosines can differ by meaning."""
+EXACT_LEAD = 1.0
+"""How far the tools that the query names stand above the best of the others."""
 
 _PER_DEVIATION = LEXICAL_WEIGHT / (1 - LEXICAL_WEIGHT)
 
@@ -35,15 +35,16 @@ def fuse(evidence: Evidence) -> list[Hit]:
 
     Returns:
         Every tool with any evidence, best first, equal scores in order of id. The scale is the
-        cosine's, with `EXACT_BONUS` on top for a tool the query names. Without a query vector the
-        scale is the share of the best lexical score, 0 to 1, and a tool that shares no word with
-        the query is left out.
+        cosine's; tools that the query names are lifted by one amount, so that the last of them
+        stands `EXACT_LEAD` above the best other. Without a query vector the scale is the share of
+        the best lexical score, 0 to 1, and a tool that shares no word with the query is left out.
     """
-    if any(tool.dense is not None for tool in evidence.tools):
-        return ranked(evidence.tools, lambda tool: _fused(tool, evidence.statistics))
-    best = max((tool.lexical for tool in evidence.tools), default=0.0) or 1.0
-    matched = (tool for tool in evidence.tools if tool.lexical or tool.exact)
-    return ranked(matched, lambda tool: tool.lexical / best + EXACT_BONUS * tool.exact)
+    tools, statistics = evidence.tools, evidence.statistics
+    if any(tool.dense is not None for tool in tools):
+        return _with_exact_first({tool: _fused(tool, statistics) for tool in tools})
+    best = max((tool.lexical for tool in tools), default=0.0) or 1.0
+    matched = [tool for tool in tools if tool.lexical or tool.exact]
+    return _with_exact_first({tool: tool.lexical / best for tool in matched})
 
 
 def ranked(tools: Iterable[ToolEvidence], score: Callable[[ToolEvidence], float]) -> list[Hit]:
@@ -54,10 +55,17 @@ def ranked(tools: Iterable[ToolEvidence], score: Callable[[ToolEvidence], float]
     return [Hit(tool.id, points, rank, tool) for rank, (points, tool) in enumerate(scored, start=1)]
 
 
+def _with_exact_first(scores: Mapping[ToolEvidence, float]) -> list[Hit]:
+    named = [score for tool, score in scores.items() if tool.exact]
+    others = [score for tool, score in scores.items() if not tool.exact]
+    lift = max(max(others, default=0.0) - min(named, default=0.0), 0.0) + EXACT_LEAD
+    return ranked(scores, lambda tool: scores[tool] + lift * tool.exact)
+
+
 def _fused(tool: ToolEvidence, statistics: ScoreStatistics) -> float:
     """A tool without a vector yet counts as an average one by meaning."""
     dense = statistics.dense_mean if tool.dense is None else tool.dense
-    return dense + _lexical_share(tool.lexical, statistics) + EXACT_BONUS * tool.exact
+    return dense + _lexical_share(tool.lexical, statistics)
 
 
 def _lexical_share(lexical: float, statistics: ScoreStatistics) -> float:

@@ -1,11 +1,17 @@
 """Telling an agent's own tools from those that another middleware brought."""
 
+import gc
+
 import pytest
+from fake_model import ScriptedModel
 from fakes import make_tool
+from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, TodoListMiddleware
 
-from langchain_toolrag import ToolRAGMiddleware
-from langchain_toolrag.integrations.foreign_tools import brought_by_others
+from langchain_toolrag import SelectionOptions, ToolRAGMiddleware
+
+ONE = SelectionOptions(k=1)
+ASKS = {"messages": [("user", "current weather in a city")]}
 
 
 class Brings(AgentMiddleware):
@@ -26,76 +32,54 @@ class Ours(ToolRAGMiddleware):
     """A user's subclass."""
 
 
-def foreign(tools):
-    held = brought_by_others(tools, ToolRAGMiddleware)
-    return [tool.name for tool in tools if id(tool) in held]
+@pytest.fixture(autouse=True)
+def _hashing_embeddings(monkeypatch, embeddings):
+    monkeypatch.setattr(
+        "langchain_toolrag.index.embedding.MiniLMEmbeddings", lambda *model: embeddings
+    )
 
 
-def test_a_tool_that_an_instance_holds_is_found(tools):
-    other = Brings(tools[3])
-
-    assert foreign(tools) == ["create_calendar_event"]
-    assert other.tools
-
-
-def test_a_tool_that_a_class_holds_is_found(tools):
-    other = OfItsClass()
-
-    assert foreign([*tools, *other.tools]) == ["of_the_class"]
+def bound(ours, *others, tools):
+    """What is bound for a request that needs one tool, others before and after ours."""
+    model = ScriptedModel()
+    create_agent(model, tools, middleware=[*others[:1], ours, *others[1:]]).invoke(ASKS)
+    return model.bound[0]
 
 
-def test_the_planners_tool_is_found(tools):
-    planner = TodoListMiddleware()
-
-    assert foreign([*tools, *planner.tools]) == ["write_todos"]
-
-
-def test_tools_of_several_middlewares_are_found(tools):
-    others = [Brings(tools[0], tools[1]), Brings(tools[2])]
-
-    assert foreign(tools[:4]) == [tool.name for tool in tools[:3]]
-    assert len(others) == 2
-
-
-@pytest.mark.parametrize("kind", [ToolRAGMiddleware, Ours], ids=["itself", "a subclass"])
-def test_what_a_selecting_middleware_brings_is_not_foreign(rag, kind):
-    ours = kind(rag=rag)
-
-    assert foreign(list(ours.tools)) == []
+@pytest.mark.parametrize(
+    ("other", "name"),
+    [
+        (Brings(make_tool("of_the_instance")), "of_the_instance"),
+        (OfItsClass(), "of_the_class"),
+        (TodoListMiddleware(), "write_todos"),
+    ],
+    ids=["instance", "class", "planner"],
+)
+@pytest.mark.parametrize("kind", [ToolRAGMiddleware, Ours], ids=["ours", "subclass"])
+def test_what_another_middleware_brings_is_bound_and_never_searched(tools, other, name, kind):
+    ours = kind(options=ONE)
+    assert bound(ours, other, tools=tools) == [name, "get_weather"]
+    assert len(ours.rag.catalogue) == len(tools)
 
 
-def test_a_tool_of_the_same_name_is_not_taken_for_it(tools):
-    other = Brings(make_tool("get_weather", tools[0].description))
+def test_several_middlewares_before_and_after_ours_are_all_seen(tools):
+    others = [Brings(make_tool(name)) for name in ("first", "second", "third")]
+    expected = ["first", "second", "third", "get_weather"]
+    assert bound(ToolRAGMiddleware(options=ONE), *others, tools=tools) == expected
 
-    assert foreign(tools) == []
-    assert other.tools
+
+def test_a_middleware_that_nobody_keeps_is_remembered(tools):
+    model, ours = ScriptedModel(), ToolRAGMiddleware(options=ONE)
+    agent = create_agent(model, tools, middleware=[ours, Brings(make_tool("kept"))])
+    gc.collect()
+    agent.invoke(ASKS)
+    assert model.bound == [["kept", "get_weather"]]
+
+
+def test_a_tool_that_another_agents_middleware_holds_is_searched_here(tools):
+    create_agent(ScriptedModel(), [], middleware=[Brings(*tools), ToolRAGMiddleware()])
+    assert bound(ToolRAGMiddleware(options=ONE), tools=tools) == ["get_weather"]
 
 
 def test_a_middleware_without_tools_is_no_matter(tools):
-    others = [WithoutTools(), Brings()]
-
-    assert foreign(tools) == []
-    assert len(others) == 2
-
-
-def test_only_what_was_asked_about_is_returned(tools):
-    other = Brings(*tools)
-
-    assert brought_by_others(tools[:1], ToolRAGMiddleware) == {id(tools[0])}
-    assert brought_by_others([], ToolRAGMiddleware) == set()
-    assert other.tools
-
-
-def test_objects_that_pretend_to_be_something_else_are_not_touched(tools):
-    class Proxy:
-        @property
-        def __class__(self):
-            raise RuntimeError("not inside a request")
-
-        def __getattr__(self, name):
-            raise RuntimeError("not inside a request")
-
-    proxies = [Proxy() for _ in range(3)]
-
-    assert foreign(tools) == []
-    assert len(proxies) == 3
+    assert bound(ToolRAGMiddleware(options=ONE), WithoutTools(), tools=tools) == ["get_weather"]

@@ -43,7 +43,7 @@ def contents(result):
 
 
 def memory(agent, thread):
-    return agent.get_state(thread).values["toolrag"]
+    return agent.get_state(thread).values["toolrag"]["ToolRAGMiddleware"]
 
 
 class Around(AgentMiddleware):

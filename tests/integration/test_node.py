@@ -87,11 +87,9 @@ class TestWithoutTools:
         "use",
         [
             lambda node: node.invoke(ASKS_WEATHER),
-            lambda node: node.tools,
-            lambda node: node.rag,
             lambda node: node.tools_for({"selected_tools": ["get_weather"]}),
         ],
-        ids=["invoke", "tools", "rag", "tools_for"],
+        ids=["invoke", "tools_for"],
     )
     def test_it_says_what_to_do(self, use):
         node = ToolRAGNode()
@@ -116,7 +114,7 @@ class TestItsUpdate:
 
         assert update["selected_tools"] == ["get_weather"]
         assert update["toolrag_query"] == "current weather in a city"
-        assert update["toolrag_state"]["bound"] == ["weather/get_weather"]
+        assert update["toolrag_state"]["tool_selector"]["bound"] == ["weather/get_weather"]
         assert set(update) == {"selected_tools", "toolrag_query", "toolrag_state"}
 
     @pytest.mark.parametrize(

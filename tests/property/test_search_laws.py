@@ -2,7 +2,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_toolrag.search.cutoff import Cutoff
-from langchain_toolrag.search.fusion import EXACT_BONUS, fuse
+from langchain_toolrag.search.fusion import EXACT_LEAD, fuse
 from langchain_toolrag.search.rankings import by_meaning, by_words
 from langchain_toolrag.types import Evidence, Hit, ScoreStatistics, ToolEvidence
 
@@ -111,7 +111,10 @@ def test_more_evidence_never_lowers_a_score(found, lexical, dense):
 @given(evidence(st.none(), scores))
 def test_without_vectors_scores_are_shares_of_the_best_and_zero_is_no_hit(found):
     hits = fuse(found)
-    assert all(0 < hit.score <= 1 + EXACT_BONUS for hit in hits)
+    named = [hit.score for hit in hits if hit.evidence.exact]
+    others = [hit.score for hit in hits if not hit.evidence.exact]
+    assert all(0 < score <= 1 for score in others)
+    assert all(score >= max(others, default=0) + EXACT_LEAD - 1e-9 for score in named)
     expected = {tool.id for tool in found.tools if tool.lexical or tool.exact}
     assert {hit.id for hit in hits} == expected
 

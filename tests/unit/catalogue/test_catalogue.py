@@ -113,14 +113,17 @@ def test_a_server_in_front_leaves_a_name_that_providers_take():
         assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name)
 
 
-def test_a_prefixed_name_that_another_tool_bears_is_an_error():
+def test_a_prefixed_name_gives_way_to_the_tool_that_bears_it():
     clashing = [
         make_tool("send", server="work"),
         make_tool("send", server="home"),
         make_tool("work_send"),
     ]
-    with pytest.raises(DuplicateToolError, match="work_send"):
-        build_catalogue(clashing, on_duplicate="prefix")
+    catalogue = build_catalogue(clashing, on_duplicate="prefix")
+    bound = {entry.document.id: entry.document.bound_name for entry in catalogue}
+    assert bound["work_send"] == "work_send"
+    assert bound["home/send"] == "home_send"
+    assert re.fullmatch("work_send_[0-9a-f]{8}", bound["work/send"])
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -68,13 +68,6 @@ def test_no_texts_ask_the_model_nothing():
     assert model.calls == 0
 
 
-def test_progress_is_told_after_every_batch(embeddings):
-    told = []
-    texts = [f"text {number}" for number in range(150)]
-    Embedder(embeddings).documents([*texts, *texts], lambda *progress: told.append(progress))
-    assert told == [(64, 150), (128, 150), (150, 150)]
-
-
 def test_the_dimension_is_that_of_the_first_vector(embeddings):
     embedder = Embedder(embeddings)
     assert embedder.dim is None

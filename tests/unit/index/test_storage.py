@@ -242,7 +242,7 @@ def test_a_manifest_that_contradicts_itself_is_an_error(saved, fields):
 
 def test_missing_vectors_are_an_error(saved):
     vectors_of(saved).unlink()
-    with pytest.raises(SourceError, match="the vectors are missing"):
+    with pytest.raises(SourceError, match="the saved index is damaged"):
         load(saved)
 
 
@@ -250,7 +250,7 @@ def test_missing_vectors_are_an_error(saved):
 def test_damaged_vectors_are_an_error(saved, damage):
     path = vectors_of(saved)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(SourceError, match="the vectors are damaged"):
+    with pytest.raises(SourceError, match="the saved index is damaged"):
         load(saved)
 
 

@@ -6,7 +6,7 @@ from documents import make_document, make_evidence
 from fakes import HashingEmbeddings
 
 from langchain_toolrag.index.tool_index import ToolIndex
-from langchain_toolrag.search.fusion import EXACT_BONUS, LEXICAL_WEIGHT, fuse, ranked
+from langchain_toolrag.search.fusion import EXACT_LEAD, LEXICAL_WEIGHT, fuse, ranked
 from langchain_toolrag.types import Evidence, ScoreStatistics
 
 STATISTICS = ScoreStatistics(
@@ -67,7 +67,7 @@ def test_the_ranking_is_that_of_the_convex_combination_of_standard_scores():
 def test_an_exactly_named_tool_comes_first():
     hits = fused(make_evidence("a", 0.95, 6.0, 40), make_evidence("b", 0.3, 0.0, 10, exact=True))
     assert ids(hits) == ["b", "a"]
-    assert hits[0].score == pytest.approx(0.3 + EXACT_BONUS + 0.3 / 0.7 * 0.1 * -0.5)
+    assert hits[0].score == pytest.approx(hits[1].score + EXACT_LEAD)
 
 
 def test_exactly_named_tools_are_ordered_among_themselves():
@@ -117,7 +117,7 @@ def test_without_vectors_the_scale_is_the_share_of_the_best_lexical_score():
 
 def test_without_vectors_a_named_tool_comes_first():
     hits = fused(make_evidence("a", None, 8.0), make_evidence("b", None, 2.0, 10, exact=True))
-    assert [(hit.id, hit.score) for hit in hits] == [("b", 1.25), ("a", 1.0)]
+    assert [(hit.id, hit.score) for hit in hits] == [("b", 1.0 + EXACT_LEAD), ("a", 1.0)]
 
 
 def test_without_vectors_a_named_tool_without_a_scored_word_comes_first():

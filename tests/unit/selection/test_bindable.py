@@ -1,5 +1,6 @@
 import pytest
-from fakes import make_tool
+from fakes import make_catalogue, make_tool
+from langchain_core.tools import StructuredTool
 
 from langchain_toolrag.catalogue.catalogue import build_catalogue
 from langchain_toolrag.selection.bindable import as_filter, bindable, tool_name
@@ -74,6 +75,31 @@ def test_a_tool_whose_name_had_to_be_changed_is_bound_under_the_new_one():
     found = bindable(build_catalogue([dotted]), [dotted], None)
     assert [tool.name for tool in found.tools.values()] == ["ns__dotted"]
     assert found.passed_through == ()
+
+
+def test_a_tool_that_the_catalogue_rejected_does_not_pass_through(tools):
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/Missing"}}}
+    broken = StructuredTool(name="broken", description="", args_schema=schema, func=str)
+    found = bindable(build_catalogue([*tools, broken]), [broken, tools[0]], None)
+    assert list(found.tools) == ["weather/get_weather"]
+    assert found.passed_through == ()
+
+
+def test_equal_tools_have_equal_digests_and_others_do_not(tools):
+    def digest(given, of_call=None, filter=None):
+        return bindable(build_catalogue(given), of_call, filter).digest
+
+    assert digest(tools) == digest(make_catalogue()) == digest(tools, tools)
+    changed = make_tool("get_weather", "Rewritten.", server="weather")
+    others = {
+        digest(tools),
+        digest(tools[:-1]),
+        digest([changed, *tools[1:]]),
+        digest(tools, tools[:-1]),
+        digest(tools, tools[1:]),
+        digest(tools, filter=lambda document: document.server == "mail"),
+    }
+    assert len(others) == 6
 
 
 def test_a_tool_that_shares_its_name_is_known_by_its_server():

@@ -130,6 +130,20 @@ class TestTurns:
         assert second.names == [*first.names, *(set(second.names) - set(first.names))]
         assert "get_pollen" in second.names
 
+    def test_another_process_with_equal_tools_goes_on_without_a_search(self, rag):
+        first = rag.select("weather in a city")
+        embeddings = HashingEmbeddings()
+        second = toolrag(embeddings=embeddings).select("weather in a city", previous=first.state)
+        assert (second.names, second.search_id) == (first.names, first.search_id)
+        assert embeddings.queries == []
+
+    def test_what_may_be_seen_changed_inside_a_turn_is_searched_again(self, rag):
+        only_mail = ToolFilter(servers=frozenset({"mail"}))
+        first = rag.select("weather email", filter=only_mail)
+        second = rag.select("weather email", previous=first.state)
+        assert second.fresh
+        assert "get_weather" in second.names
+
     def test_a_tool_removed_inside_a_turn_is_neither_found_nor_sticky_nor_kept(self, rag):
         history = [user("weather in a city"), calling("get_weather")]
         first = rag.select(history[:1])

@@ -9,7 +9,7 @@ STATE = SelectionState(
     query="weather in Pune",
     turn_id="0123456789abcdef",
     search_id="5e",
-    index_version=3,
+    offer="0a1b2c3d4e5f6071",
     turn=2,
     bound=("weather/get_weather", "send_email"),
     found={"send_email": "text", "weather/get_weather": "both"},
@@ -48,7 +48,23 @@ def test_a_state_of_another_version_is_ignored_with_a_warning(version, caplog):
     assert read_state({**STATE.as_json(), "version": version}) == SelectionState()
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert f"version {version!r} is ignored, wanted 1" in record.message
+    assert f"version {version!r}, wanted 1" in record.getMessage()
+
+
+BROKEN = [
+    {"version": 1},
+    {"bound": ["get_weather"]},
+    {**STATE.as_json(), "bound": None},
+    {**STATE.as_json(), "turn": "two"},
+    {**STATE.as_json(), "found": 7},
+    {**STATE.as_json(), "used": {"get_weather": None}},
+]
+
+
+@pytest.mark.parametrize("previous", BROKEN, ids=str)
+def test_a_state_that_cannot_be_read_is_ignored_with_a_warning(previous, caplog):
+    assert read_state(previous) == SelectionState()
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
 def test_reading_a_state_shares_nothing_with_it():
