@@ -1,7 +1,7 @@
 """A chatbot over three MCP servers, each a process of its own, spoken to over stdio.
 
-    python examples/mcp_chatbot.py --demo                      a scripted conversation
-    python examples/mcp_chatbot.py --model openai:gpt-5-mini   talk to a real model
+python examples/mcp_chatbot.py --demo                      a scripted conversation
+python examples/mcp_chatbot.py --model openai:gpt-5-mini   talk to a real model
 """
 
 import argparse

@@ -14,7 +14,7 @@ from langchain_core.tools import BaseTool
 from typing_extensions import Self
 
 from langchain_toolrag.catalogue.catalogue import Catalogue, OnDuplicate, build_catalogue
-from langchain_toolrag.catalogue.document import document_of, is_definition
+from langchain_toolrag.catalogue.document import document_of, is_providers_own
 from langchain_toolrag.errors import DuplicateToolError, ToolRAGError, UnknownToolError
 from langchain_toolrag.fork import reset_after_fork
 from langchain_toolrag.index.contract import Index
@@ -131,7 +131,7 @@ class IndexedTools:
         with self._changing:
             known = self._catalogue
             new = [tool for tool in tools if not _is_known(tool, known)]
-            return self._replace([*_originals(known), *new])
+            return self._replace([*known.originals, *new])
 
     def remove(self, names: Iterable[str]) -> Changes:
         """Take tools out.
@@ -147,9 +147,9 @@ class IndexedTools:
         """
         with self._changing:
             leaving = self.known_ids(names, where="remove()")
-            entries = self._catalogue.entries
-            staying = [entry.tool for key, entry in entries.items() if key not in leaving]
-            return self._replace([*self._catalogue.passed_through, *staying])
+            known = self._catalogue
+            gone = {id(known.entries[identity].tool) for identity in leaving}
+            return self._replace([tool for tool in known.originals if id(tool) not in gone])
 
     def refresh(self, tools: Tools) -> Changes:
         """Make the catalogue hold exactly these tools; what is unchanged keeps its vectors.
@@ -217,7 +217,10 @@ class IndexedTools:
 
         Raises:
             UnknownToolError: If there is no such tool.
+            TypeError: If `names` is a single string.
         """
+        if isinstance(names, str):
+            raise TypeError(f"{where} was given the string {names!r}; wanted a list of names")
         known, unknown = set(), []
         for name in names:
             identity = name if name in self._catalogue.entries else self._catalogue.id_of(name)
@@ -255,6 +258,7 @@ class IndexedTools:
         new = build_catalogue(tools, on_duplicate=self.on_duplicate)
         changes = self.tool_index.refresh(new.documents)
         self._catalogue = new
+        self._reindex_failure = ""
         return changes
 
     def _reindex_now(self, tools: Tools) -> None:
@@ -268,22 +272,20 @@ class IndexedTools:
             logger.info("re-indexed: %s", changes)
 
 
-def _originals(catalogue: Catalogue) -> list[Tool]:
-    return [*catalogue.passed_through, *(entry.tool for entry in catalogue)]
-
-
 def _is_known(tool: Tool, catalogue: Catalogue) -> bool:
     """Whether a tool is in a catalogue, the same object or one of the same content.
 
     Raises:
         DuplicateToolError: If a tool of its id is, with another content.
     """
-    if isinstance(tool, dict) and not is_definition(tool):
+    if is_providers_own(tool):
         return any(tool is known for known in catalogue.passed_through)
+    if any(tool is known for known in catalogue.originals):
+        return True
     document = document_of(tool)
     entry = catalogue.entries.get(document.id)
-    if entry is None or entry.tool is tool:
-        return entry is not None
+    if entry is None:
+        return False
     if document_of(entry.tool) != document:
         raise DuplicateToolError(document.id, (entry.document.origin, document.origin))
     return True

@@ -25,6 +25,7 @@ from langchain_toolrag.selection.bindable import Filter, as_filter, bindable
 from langchain_toolrag.selection.conversation import read_conversation
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.types import (
+    Changes,
     Evidence,
     Hit,
     Messages,
@@ -173,7 +174,7 @@ class ToolRAG(IndexedTools):
         Returns:
             Hits, best first; scores are BM25's, above 0.
         """
-        limit = k or self.options.text_search_limit
+        limit = _limit(k, self.options.text_search_limit)
         return run(rankings.text(query, limit, as_filter(filter)), self._ask)
 
     async def atext_search(
@@ -193,7 +194,7 @@ class ToolRAG(IndexedTools):
         Returns:
             Hits, best first; scores are points, above 0.
         """
-        return run(rankings.keyword(query, k, as_filter(filter)), self._ask)
+        return run(rankings.keyword(query, _limit(k, k), as_filter(filter)), self._ask)
 
     async def akeyword_search(
         self, query: str, k: int = 5, filter: Filter | None = None
@@ -290,6 +291,14 @@ class ToolRAG(IndexedTools):
         turns = self.options.sticky_window if window is None else window
         return set(read_conversation(messages).sticky(turns))
 
+    def _replace(self, tools: Tools) -> Changes:
+        changes = super()._replace(tools)
+        known = self.catalogue
+        for name in self.options.always_include if known.entries else ():
+            if name not in known.entries and known.id_of(name) is None:
+                logger.warning("always_include names %r, which is not among the tools", name)
+        return changes
+
     def _selecting(
         self,
         messages: Messages,
@@ -314,7 +323,7 @@ class ToolRAG(IndexedTools):
     def _semantic(self, query: str, k: int | None, filter: Filter | None) -> rankings.Ranking:
         return rankings.semantic(
             query,
-            k or self.options.semantic_limit,
+            _limit(k, self.options.semantic_limit),
             as_filter(filter),
             threshold=self.options.similarity_threshold,
         )
@@ -328,6 +337,11 @@ class ToolRAG(IndexedTools):
         return await self.tool_index.aevidence(
             question.query, question.candidate_k, question.filter, dense=question.dense
         )
+
+
+def _limit(k: int | None, default: int) -> int:
+    """Return how many hits to return; a `k` below 1 is an error, as for a `Cutoff`."""
+    return default if k is None else Cutoff(k=k).limit
 
 
 def _fitting_index(

@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableBinding
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 
 def call(name, /, id="c1", **args):
@@ -23,7 +23,7 @@ def says(text="", *calls):
 class ScriptedModel(BaseChatModel):
     """Answers with the next message of its script; after its end with "done"."""
 
-    script: list = []
+    script: list = Field(default_factory=list)
     _bound: list = PrivateAttr(default_factory=list)
     _options: list = PrivateAttr(default_factory=list)
     _messages: list = PrivateAttr(default_factory=list)

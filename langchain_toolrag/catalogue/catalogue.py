@@ -6,17 +6,21 @@ import hashlib
 import inspect
 import json
 import logging
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
+from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.json_schema import dereference_refs
 
-from langchain_toolrag.catalogue.document import document_of, is_definition, openai_definition
+from langchain_toolrag.catalogue.document import (
+    document_of,
+    is_providers_own,
+    openai_definition,
+)
 from langchain_toolrag.catalogue.names import bound_name, hashed_name
 from langchain_toolrag.errors import DuplicateToolError
 from langchain_toolrag.types import Tool, ToolDocument, ToolId, Tools
@@ -25,8 +29,6 @@ logger = logging.getLogger(__name__)
 
 OnDuplicate: TypeAlias = Literal["raise", "prefix"]
 """What to do with two tools of one bound name: raise, or put the servers in front."""
-
-_CHARS_PER_TOKEN = 4.0  # langchain_core's count_tokens_approximately uses the same.
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +59,14 @@ class Catalogue:
         passed_through: Provider tools (dicts such as a web search): never searched, always bound.
         rejected: Why a tool is left out, by id: its schema cannot be given to a model.
         digest: Names the content of the documents; equal in every process.
+        originals: Everything that was given, rejected and provider tools included.
     """
 
     entries: Mapping[ToolId, Entry] = field(default_factory=dict)
-    passed_through: tuple[Tool, ...] = ()
+    passed_through: tuple[dict[str, Any], ...] = ()
     rejected: Mapping[ToolId, str] = field(default_factory=dict)
     digest: str = ""
+    originals: tuple[Tool, ...] = ()
     _by_name: Mapping[str, ToolId] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -104,10 +108,10 @@ def build_catalogue(tools: Tools, *, on_duplicate: OnDuplicate = "raise") -> Cat
         DuplicateToolError: If two tools have one id, or one bound name under `"raise"`.
         InvalidToolError: If something is not a tool.
     """
-    passed_through: dict[int, Tool] = {}
+    passed_through: dict[int, dict[str, Any]] = {}
     read: dict[ToolId, tuple[ToolDocument, Tool]] = {}
     for tool in tools:
-        if _is_providers_own(tool):
+        if isinstance(tool, dict) and is_providers_own(tool):
             passed_through[id(tool)] = tool
             continue
         document = document_of(tool)
@@ -116,29 +120,27 @@ def build_catalogue(tools: Tools, *, on_duplicate: OnDuplicate = "raise") -> Cat
             read[document.id] = (document, tool)
         elif known[1] is not tool:
             raise DuplicateToolError(document.id, (known[0].origin, document.origin))
-    names = _bound_names([document for document, _ in read.values()], on_duplicate)
+    taken = {str(tool.get("name") or "") for tool in passed_through.values()} - {""}
+    names = _bound_names([document for document, _ in read.values()], taken, on_duplicate)
     entries, rejected = _entries(read, names)
     return Catalogue(
         MappingProxyType(entries),
         tuple(passed_through.values()),
         MappingProxyType(rejected),
         _digest(entry.document for entry in entries.values()),
+        (*passed_through.values(), *(tool for _, tool in read.values())),
         _lookup(entries),
     )
 
 
 def approximate_tokens(tool: Tool) -> int:
-    """Return the approximate tokens of one definition, counted as langchain_core does.
+    """Return the approximate tokens of one definition, counted by langchain_core.
 
     Raises:
         Exception: If the definition cannot be written as a schema; of any kind.
     """
-    definition = tool if _is_providers_own(tool) else convert_to_openai_tool(tool)
-    return math.ceil(len(json.dumps(definition)) / _CHARS_PER_TOKEN)
-
-
-def _is_providers_own(tool: Tool) -> bool:
-    return isinstance(tool, dict) and not is_definition(tool)
+    counted = tool if isinstance(tool, (BaseTool, dict)) else convert_to_openai_tool(tool)
+    return count_tokens_approximately([], tools=[counted])
 
 
 def _entries(
@@ -160,13 +162,15 @@ def _entries(
 
 def _entry(document: ToolDocument, tool: Tool) -> Entry:
     bound = _under_name(tool, document)
-    if isinstance(bound, dict):  # langchain_core follows the references of tools alone.
-        dereference_refs(bound["function"]["parameters"])
+    definition = convert_to_openai_tool(bound)
+    dereference_refs(definition["function"]["parameters"])  # Those of dicts are left as they are.
     return Entry(document, tool, bound, _runnable(bound, document), approximate_tokens(bound))
 
 
-def _bound_names(documents: Sequence[ToolDocument], on_duplicate: OnDuplicate) -> dict[ToolId, str]:
-    """Give every document a bound name of its own.
+def _bound_names(
+    documents: Sequence[ToolDocument], taken: set[str], on_duplicate: OnDuplicate
+) -> dict[ToolId, str]:
+    """Give every document a bound name of its own, none that a provider tool has taken.
 
     A tool that bears its bound name already keeps it; one that was mapped to it (`a.b` to
     `a__b`) takes the hashed form instead.
@@ -177,15 +181,16 @@ def _bound_names(documents: Sequence[ToolDocument], on_duplicate: OnDuplicate) -
     twins = _by(documents, lambda document: document.name)
     names: dict[ToolId, str] = {}
     for document in documents:
-        same = twins[document.name]
-        if len(same) > 1 and on_duplicate == "raise":
-            raise DuplicateToolError(document.name, [twin.origin for twin in same])
-        needs_prefix = len(same) > 1 and document.server is not None
+        origins = [twin.origin for twin in twins[document.name]]
+        origins += ["a provider's own tool"] if document.name in taken else []
+        if len(origins) > 1 and on_duplicate == "raise":
+            raise DuplicateToolError(document.name, origins)
+        needs_prefix = len(origins) > 1 and document.server is not None
         own = f"{document.server}_{document.name}" if needs_prefix else document.name
         names[document.id] = bound_name(own)
     for name, claimants in _by(documents, lambda document: names[document.id]).items():
-        for document in claimants if len(claimants) > 1 else ():
-            if document.name != name:
+        for document in claimants if len(claimants) > 1 or name in taken else ():
+            if document.name != name or name in taken:
                 names[document.id] = hashed_name(document.id)
     return names
 

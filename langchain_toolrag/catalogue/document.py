@@ -49,6 +49,11 @@ def is_definition(tool: object) -> bool:
     return tool.get("type") in _FUNCTION_TYPES and isinstance(definition.get("name"), str)
 
 
+def is_providers_own(tool: object) -> bool:
+    """Return whether a tool is a provider's own (a dict such as a web search)."""
+    return isinstance(tool, dict) and not is_definition(tool)
+
+
 def server_of(metadata: Mapping[str, Any] | None) -> str | None:
     """Return the server a tool's metadata names.
 

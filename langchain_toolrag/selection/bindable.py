@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -10,8 +11,10 @@ from typing import TypeAlias
 from langchain_core.tools import BaseTool
 
 from langchain_toolrag.catalogue.catalogue import Catalogue
-from langchain_toolrag.catalogue.document import identify
+from langchain_toolrag.catalogue.document import identify, is_providers_own
 from langchain_toolrag.types import Tool, ToolDocument, ToolFilter, ToolId, Tools
+
+logger = logging.getLogger(__name__)
 
 Filter: TypeAlias = ToolFilter | Callable[[ToolDocument], bool]
 """Which tools a caller may see; a function is called on every tool document."""
@@ -63,6 +66,7 @@ def bindable(catalogue: Catalogue, tools: Tools | None, filter: Filter | None) -
         passed: list[Tool] = list(catalogue.passed_through)
     else:
         present, passed = _matched(catalogue, tools)
+    present = _without_clashes(catalogue, present, passed)
     wanted = as_filter(filter)
     restricted = wanted
     if len(present) < len(catalogue):
@@ -95,7 +99,7 @@ def _matched(catalogue: Catalogue, tools: Tools) -> tuple[dict[ToolId, Tool], li
     present: dict[ToolId, Tool] = {}
     passed: list[Tool] = []
     for tool in tools:
-        name = tool_name(tool)
+        name = "" if is_providers_own(tool) else tool_name(tool)
         identity = catalogue.id_of(name) if name else None
         if identity is None and name and identify(tool) in catalogue.entries:
             identity = identify(tool)
@@ -105,9 +109,21 @@ def _matched(catalogue: Catalogue, tools: Tools) -> tuple[dict[ToolId, Tool], li
             passed.append(tool)
         elif identity not in present:
             entry = catalogue.entries[identity]
-            present[identity] = tool if name == entry.document.bound_name else entry.bound
+            as_given = name == entry.document.bound_name and not isinstance(tool, dict)
+            present[identity] = tool if as_given else entry.bound
     order = {identity: position for position, identity in enumerate(catalogue.entries)}
     return {key: present[key] for key in sorted(present, key=order.__getitem__)}, passed
+
+
+def _without_clashes(
+    catalogue: Catalogue, present: dict[ToolId, Tool], passed: Iterable[Tool]
+) -> dict[ToolId, Tool]:
+    """Leave out tools that what passes through has the names of: a request takes a name once."""
+    taken = {tool_name(tool) for tool in passed} - {""}
+    clashing = [i for i in present if catalogue.entries[i].document.bound_name in taken]
+    for identity in clashing:
+        logger.warning("tool %r is left out: another tool of its name passes through", identity)
+    return {key: tool for key, tool in present.items() if key not in clashing}
 
 
 def tool_name(tool: Tool) -> str:

@@ -35,8 +35,7 @@ class Claims:
 def admitted(claims: Claims, places: int) -> set[ToolId]:
     """Give out the places to bind tools in.
 
-    Served in order: required, always, sticky, fresh, called, kept. Of the sticky tools the
-    oldest give way where they would leave no place for the best fresh hit.
+    Served in order: required, always, the best fresh hit, sticky, fresh, called, kept.
 
     Args:
         claims: Who wants a place.
@@ -52,10 +51,8 @@ def admitted(claims: Claims, places: int) -> set[ToolId]:
             len(firm),
             max(places, 0),
         )
-    sticky = [identity for identity in claims.sticky if identity not in firm]
-    best = [identity for identity in claims.fresh[:1] if identity not in firm]
-    seated = _take(firm, sticky, places - (1 if best and best[0] not in sticky else 0))
-    for claim in (claims.fresh, sticky, claims.called, claims.kept):
+    seated = firm
+    for claim in (claims.fresh[:1], claims.sticky, claims.fresh, claims.called, claims.kept):
         seated = _take(seated, claim, places)
     return set(seated)
 

@@ -27,6 +27,7 @@ from langchain_toolrag.types import Messages
 # What LangGraph's add_messages takes as "forget everything before".
 _REMOVE_ALL = "__remove_all__"
 # What LangChain's summarisation writes; its newer versions mark the message as well.
+_SUMMARY_SOURCE = "summarization"
 _SUMMARY_PREFIX = "Here is a summary of the conversation to date"
 _CALL_BLOCKS = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call"})
 _RESULT_BLOCKS = frozenset({"tool_result", "function_call_output"})
@@ -60,12 +61,14 @@ class Conversation:
         previous_query: The user's words of the turn before that; empty where there are none.
         turn_id: Names the user turn; empty where there is none.
         calls: Calls of tools, latest first.
+        summarised: Whether a summary stands in the place of earlier messages.
     """
 
     query: str = ""
     previous_query: str = ""
     turn_id: str = ""
     calls: tuple[Call, ...] = ()
+    summarised: bool = False
 
     @property
     def unanswered(self) -> tuple[str, ...]:
@@ -114,6 +117,7 @@ class _Reader:
     turns: int = 0
     assistant_messages: int = 0
     in_turn: bool = False
+    summarised: bool = False
 
     def read(self, message: BaseMessage) -> None:
         if isinstance(message, AIMessage):
@@ -130,6 +134,7 @@ class _Reader:
             if _is_user_turn(message):
                 self.in_turn = False
                 self.users.append(message)
+            self.summarised = self.summarised or _is_summary(message)
 
     def conversation(self) -> Conversation:
         texts = [message_text(user) for user in self.users]
@@ -139,6 +144,7 @@ class _Reader:
             previous_query=spoken[1] if len(spoken) > 1 else "",
             turn_id=_turn_id(self.users[0], len(self.users)) if self.users else "",
             calls=tuple(self.calls),
+            summarised=self.summarised,
         )
 
     def _enter_turn(self) -> None:
@@ -180,13 +186,18 @@ def _is_user_turn(message: HumanMessage | ChatMessage) -> bool:
     """Whether the user said it: not a summary, not a result written as a user's message."""
     if isinstance(message, ChatMessage) and message.role not in ("user", "human"):
         return False
-    if message.additional_kwargs.get("lc_source"):
+    if message.additional_kwargs.get("lc_source") or _is_summary(message):
         return False
     content = message.content
     if isinstance(content, str):
-        return not content.startswith(_SUMMARY_PREFIX)
+        return True
     kinds = [block.get("type") for block in content if isinstance(block, dict)]
     return not (kinds and len(kinds) == len(content) and set(kinds) <= _RESULT_BLOCKS)
+
+
+def _is_summary(message: BaseMessage) -> bool:
+    marked = message.additional_kwargs.get("lc_source") == _SUMMARY_SOURCE
+    return marked or message_text(message).startswith(_SUMMARY_PREFIX)
 
 
 def _answered_in_blocks(message: BaseMessage) -> Iterator[str]:

@@ -9,6 +9,8 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from langchain_toolrag.index.contract import CANDIDATES
+from langchain_toolrag.index.keyword import parse_query
 from langchain_toolrag.search.fusion import fuse
 from langchain_toolrag.search.rankings import Question, by_meaning, by_words
 from langchain_toolrag.selection.conversation import Conversation
@@ -50,13 +52,17 @@ def hybrid(
     come first, then those of the plain search that are not among them.
     """
     query, cutoff = conversation.query, options.cutoff
-    evidence = yield Question(query, filter, dense=dense)
+    candidates = max(CANDIDATES, cutoff.limit)
+    evidence = yield Question(query, filter, candidates, dense=dense)
+    plain = parse_query(query).text
+    if not evidence.tools and plain != query:  # "Select: a song", "+Alice": no operators, words.
+        evidence = yield Question(plain, filter, candidates, dense=dense)
     hits = cutoff.apply(fuse(evidence))
     named = any(tool.exact for tool in evidence.tools)
     searched = query
     if conversation.previous_query and not named and _is_vague(query, evidence, options):
         searched = enriched(conversation)
-        with_context = yield Question(searched, filter, dense=dense)
+        with_context = yield Question(searched, filter, candidates, dense=dense)
         hits = _merged(cutoff.apply(fuse(with_context)), hits)[: cutoff.limit]
     sources = {hit.id: _source(hit.evidence, options.similarity_threshold) for hit in hits}
     return Found(searched, tuple(hits), sources, evidence.version)
@@ -71,12 +77,13 @@ def classic(
     its plain ones), then text hits.
     """
     query, threshold = conversation.query, options.similarity_threshold
-    evidence = yield Question(query, filter)
+    candidates = max(CANDIDATES, options.semantic_limit, options.text_search_limit)
+    evidence = yield Question(query, filter, candidates)
     semantic = by_meaning(evidence, threshold)[: options.semantic_limit]
     searched = query
     if conversation.previous_query and _is_vague(query, evidence, options):
         searched = enriched(conversation)
-        with_context = yield Question(searched, filter)
+        with_context = yield Question(searched, filter, candidates)
         semantic = _merged(by_meaning(with_context, threshold)[: options.semantic_limit], semantic)
     by_text = by_words(evidence)[: options.text_search_limit]
     hits = _merged(semantic, by_text)
@@ -94,8 +101,10 @@ def enriched(conversation: Conversation) -> str:
 
 
 def _is_vague(query: str, evidence: Evidence, options: SelectionOptions) -> bool:
-    best = max((tool.dense for tool in evidence.tools if tool.dense is not None), default=0.0)
-    return len(query.split()) <= options.vague_words or best < options.vague_score
+    if len(query.split()) <= options.vague_words:
+        return True
+    scores = [tool.dense for tool in evidence.tools if tool.dense is not None]
+    return bool(scores) and max(scores) < options.vague_score
 
 
 def _merged(first: list[Hit], second: list[Hit]) -> list[Hit]:

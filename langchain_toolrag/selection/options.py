@@ -29,7 +29,8 @@ class SelectionOptions:
         margin: Adaptive: how far below the best a tool may score; cosine scale, 0 to 2.
         max_k: Adaptive: at most this many.
         min_k: Adaptive: at least this many.
-        max_tools: The most tools that are bound in one step, whatever they are bound for.
+        max_tools: The most tools that are bound in one step, whatever they are bound for;
+            `on_error="all"` alone goes beyond it.
         always_include: Names or ids of tools that are bound at every step, in this order.
         sticky_window: How many assistant turns back a called tool stays bound without
             competing with what the search finds.
@@ -77,7 +78,12 @@ class SelectionOptions:
         for name, allowed in _CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; wanted one of {allowed}")
-        for name in ("sticky_window", "vague_words", "min_catalogue"):
+        if self.min_catalogue > self.max_tools:
+            raise ValueError(
+                f"min_catalogue is {self.min_catalogue} but max_tools {self.max_tools}: a "
+                "catalogue bound whole would not fit"
+            )
+        for name in _NOT_NEGATIVE:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; wanted 0 or more")
 
@@ -96,6 +102,13 @@ class SelectionOptions:
         return cls(algorithm="classic", on_error="all", max_tools=_PROVIDER_LIMIT)
 
 
+_NOT_NEGATIVE = (
+    "sticky_window",
+    "vague_words",
+    "min_catalogue",
+    "semantic_limit",
+    "text_search_limit",
+)
 _CHOICES = {
     "refresh": ("turn", "step"),
     "on_error": ("lexical", "previous", "all", "raise"),

@@ -13,7 +13,7 @@ from langchain_toolrag.catalogue.catalogue import approximate_tokens
 from langchain_toolrag.errors import EmbeddingError
 from langchain_toolrag.search.rankings import Question
 from langchain_toolrag.selection import fresh
-from langchain_toolrag.selection.bindable import Bindable
+from langchain_toolrag.selection.bindable import Bindable, tool_name
 from langchain_toolrag.selection.claims import Claims, admitted, ordered
 from langchain_toolrag.selection.conversation import Conversation, read_conversation
 from langchain_toolrag.selection.fresh import Found
@@ -40,17 +40,13 @@ class _Outcome:
 
     Attributes:
         found: What was found.
-        state: The state to go on from.
+        state: The state to go on from; it says what was searched for, and how well.
         fresh: Whether there was a search.
-        degraded: Why the search is not what it should be.
-        whole: Whether everything that can be bound is to be bound.
     """
 
     found: Found
     state: SelectionState
     fresh: bool
-    degraded: str = ""
-    whole: bool = False
 
 
 def select(
@@ -77,8 +73,7 @@ def select(
     """
     conversation = read_conversation(messages)
     state = read_state(previous)
-    if not conversation.turn_id:  # A summary took the user's words: go on with the turn it was.
-        conversation = replace(conversation, query=state.query, turn_id=state.turn_id)
+    conversation = _remembering(conversation, state, options)
     outcome = yield from _outcome(conversation, bindable, options, state, index_version)
     claims = _claims(conversation, bindable, options, outcome, required)
     return _selection(conversation, bindable, options, outcome, claims)
@@ -94,6 +89,18 @@ def by_score(selection: Selection) -> list[SelectedTool]:
     return sorted(selection.selected, key=order)
 
 
+def _remembering(
+    conversation: Conversation, state: SelectionState, options: SelectionOptions
+) -> Conversation:
+    """Fill in what a summary took out of the messages: this turn's words, or the last turn's."""
+    if not conversation.turn_id:
+        return replace(conversation, query=state.query, turn_id=state.turn_id)
+    is_new = state.turn_id != conversation.turn_id
+    if conversation.summarised and is_new and options.algorithm != "classic":
+        return replace(conversation, previous_query=state.query)
+    return conversation
+
+
 def _outcome(
     conversation: Conversation,
     bindable: Bindable,
@@ -102,8 +109,7 @@ def _outcome(
     index_version: int,
 ) -> Generator[Question, Evidence, _Outcome]:
     if _reusable(conversation, bindable, options, state):
-        reused = replace(_remembered(state), version=index_version)
-        return _Outcome(reused, state, fresh=False)
+        return _Outcome(replace(_remembered(state), version=index_version), state, fresh=False)
     found, degraded, whole = Found(), "", _bound_whole(bindable, options)
     if conversation.query and bindable.tools and not whole:
         found, degraded = yield from _search(conversation, bindable, options, state)
@@ -113,13 +119,16 @@ def _outcome(
     following = replace(
         state,
         query=conversation.query,
+        searched=found.query,
         turn_id=conversation.turn_id,
         search_id=uuid.uuid4().hex,
         offer=bindable.digest,
         turn=state.turn + 1,
+        degraded=degraded,
+        whole=whole,
         found=found.sources,
     )
-    return _Outcome(found, following, fresh=True, degraded=degraded, whole=whole)
+    return _Outcome(found, following, fresh=True)
 
 
 def _reusable(
@@ -138,12 +147,13 @@ def _reusable(
 
 
 def _remembered(state: SelectionState) -> Found:
-    return Found(state.query, (), dict(state.found))
+    return Found(state.searched, (), dict(state.found))
 
 
 def _bound_whole(bindable: Bindable, options: SelectionOptions) -> bool:
     """A catalogue that would be bound whole anyway needs no search."""
-    return len(bindable.tools) <= max(options.min_catalogue, options.k or 0)
+    fits = len(bindable.tools) + len(bindable.passed_through) <= options.max_tools
+    return fits and len(bindable.tools) <= max(options.min_catalogue, options.k or 0)
 
 
 def _search(
@@ -159,14 +169,18 @@ def _search(
     except EmbeddingError as error:
         if options.on_error == "raise":
             raise
-        degraded = f"embedding failed ({options.on_error} instead): {error}"
-        logger.debug(degraded)
+        failure = str(error)
     if options.on_error == "previous" and state.bound:
-        return _remembered(state), degraded
+        return _remembered(state), _degraded("previous", failure)
     if options.on_error == "all":
-        return Found(conversation.query), degraded
+        return Found(), _degraded("all", failure)
     by_words = yield from fresh.hybrid(conversation, options, bindable.filter, dense=False)
-    return by_words, degraded
+    return by_words, _degraded("lexical", failure)
+
+
+def _degraded(instead: str, failure: str) -> str:
+    logger.debug("embedding failed, %s instead: %s", instead, failure)
+    return f"embedding failed ({instead} instead): {failure}"
 
 
 def _claims(
@@ -182,7 +196,7 @@ def _claims(
     sticky = conversation.classic_sticky(window) if classic else conversation.sticky(window)
     claims = Claims(
         required=bindable.ids([*required, *conversation.unanswered]),
-        always=[*bindable.tools] if outcome.whole else bindable.ids(options.always_include),
+        always=[*bindable.tools] if outcome.state.whole else bindable.ids(options.always_include),
         sticky=bindable.ids(sticky),
         fresh=[identity for identity in found if identity in bindable.tools],
         called=[] if classic else bindable.ids(call.name for call in conversation.calls),
@@ -219,31 +233,41 @@ def _selection(
     claims: Claims,
 ) -> Selection:
     state = outcome.state
-    places = len(bindable.tools) if outcome.whole else options.max_tools
-    bound = admitted(claims, places - len(bindable.passed_through) * (not outcome.whole))
+    places = options.max_tools - len(bindable.passed_through)
+    bound = admitted(claims, max(places, len(bindable.tools)) if state.whole else places)
     order = ordered(bound, claims, state.bound)
-    used = {
-        **state.used,
-        **dict.fromkeys((*claims.fresh, *_called_now(conversation, bindable)), state.turn),
-    }
-    following = replace(state, bound=order, used={key: used.get(key, state.turn) for key in order})
+    recent = dict.fromkeys((*claims.fresh, *_called_now(conversation, bindable)), state.turn)
+    used = {**state.used, **recent}
+    front = tuple(tool_name(tool) for tool in bindable.passed_through)
+    following = replace(
+        state,
+        front=front,
+        bound=order,
+        used={key: used.get(key, state.turn) for key in order},
+    )
     tools = (*bindable.passed_through, *(bindable.tools[identity] for identity in order))
     passing = sum(approximate_tokens(tool) for tool in bindable.passed_through)
     entries = bindable.catalogue.entries
     return Selection(
         tools=tools,
         selected=_explained(order, bindable, outcome, claims),
-        query=outcome.found.query or conversation.query,
+        query=state.searched,
         state=following.as_json(),
         search_id=state.search_id,
         turn_id=state.turn_id,
         index_version=outcome.found.version,
-        degraded=outcome.degraded,
-        prefix_changed=bool(state.bound) and order[: len(state.bound)] != state.bound,
+        degraded=state.degraded,
+        prefix_changed=_prefix_changed(state, following),
         tokens=passing + sum(entries[identity].tokens for identity in order),
         catalogue_tokens=passing + bindable.catalogue.tokens,
         fresh=outcome.fresh,
     )
+
+
+def _prefix_changed(before: SelectionState, after: SelectionState) -> bool:
+    if not before.bound:
+        return False
+    return before.front != after.front or after.bound[: len(before.bound)] != before.bound
 
 
 def _called_now(conversation: Conversation, bindable: Bindable) -> list[ToolId]:

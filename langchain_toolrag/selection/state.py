@@ -19,11 +19,15 @@ class SelectionState:
     """The memory of a conversation's selections.
 
     Attributes:
-        query: What was searched for last.
+        query: The user's words in the last turn that was searched for.
+        searched: What was searched for; empty where nothing was.
         turn_id: The user turn it was searched in.
         search_id: That search's name.
         offer: Digest of what could be bound when it was searched.
         turn: How many searches there were; the clock of `used`.
+        degraded: Why that search was not what it should be; empty if it was.
+        whole: Whether everything that could be bound was to be.
+        front: Names of what passed through, in front of the bound tools.
         bound: Ids of the bound tools, in binding order.
         found: What the last search found, in rank order, and by what.
         loaded: Ids the model asked for by searching itself; they stay bound.
@@ -31,10 +35,14 @@ class SelectionState:
     """
 
     query: str = ""
+    searched: str = ""
     turn_id: str = ""
     search_id: str = ""
     offer: str = ""
     turn: int = 0
+    degraded: str = ""
+    whole: bool = False
+    front: tuple[str, ...] = ()
     bound: tuple[ToolId, ...] = ()
     found: Mapping[ToolId, Source] = field(default_factory=dict)
     loaded: tuple[ToolId, ...] = ()
@@ -45,12 +53,16 @@ class SelectionState:
         return {
             "version": _VERSION,
             "query": self.query,
+            "searched": self.searched,
             "turn_id": self.turn_id,
             "search_id": self.search_id,
             "offer": self.offer,
             "turn": self.turn,
+            "degraded": self.degraded,
+            "whole": self.whole,
+            "front": list(self.front),
             "bound": list(self.bound),
-            "found": dict(self.found),
+            "found": [list(pair) for pair in self.found.items()],
             "loaded": list(self.loaded),
             "used": dict(self.used),
         }
@@ -80,10 +92,14 @@ def read_state(previous: Mapping[str, Any] | None) -> SelectionState:
 def _read(previous: Mapping[str, Any]) -> SelectionState:
     return SelectionState(
         query=str(previous["query"]),
+        searched=str(previous["searched"]),
         turn_id=str(previous["turn_id"]),
         search_id=str(previous["search_id"]),
         offer=str(previous["offer"]),
         turn=int(previous["turn"]),
+        degraded=str(previous["degraded"]),
+        whole=bool(previous["whole"]),
+        front=tuple(map(str, previous["front"])),
         bound=tuple(map(str, previous["bound"])),
         found=dict(previous["found"]),
         loaded=tuple(map(str, previous["loaded"])),

@@ -15,17 +15,18 @@ ASKS = {"messages": [("user", "current weather in a city")]}
 
 
 class Brings(AgentMiddleware):
-    def __init__(self, *tools):
+    def __init__(self, *tools, name="Brings"):
         super().__init__()
         self.tools = list(tools)
+        self._name = name
+
+    @property
+    def name(self):
+        return self._name
 
 
 class OfItsClass(AgentMiddleware):
     tools = [make_tool("of_the_class")]  # noqa: RUF012
-
-
-class WithoutTools(AgentMiddleware):
-    tools = None
 
 
 class Ours(ToolRAGMiddleware):
@@ -63,7 +64,7 @@ def test_what_another_middleware_brings_is_bound_and_never_searched(tools, other
 
 
 def test_several_middlewares_before_and_after_ours_are_all_seen(tools):
-    others = [Brings(make_tool(name)) for name in ("first", "second", "third")]
+    others = [Brings(make_tool(name), name=name) for name in ("first", "second", "third")]
     expected = ["first", "second", "third", "get_weather"]
     assert bound(ToolRAGMiddleware(options=ONE), *others, tools=tools) == expected
 
@@ -79,7 +80,3 @@ def test_a_middleware_that_nobody_keeps_is_remembered(tools):
 def test_a_tool_that_another_agents_middleware_holds_is_searched_here(tools):
     create_agent(ScriptedModel(), [], middleware=[Brings(*tools), ToolRAGMiddleware()])
     assert bound(ToolRAGMiddleware(options=ONE), tools=tools) == ["get_weather"]
-
-
-def test_a_middleware_without_tools_is_no_matter(tools):
-    assert bound(ToolRAGMiddleware(options=ONE), WithoutTools(), tools=tools) == ["get_weather"]

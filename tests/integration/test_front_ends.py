@@ -198,12 +198,12 @@ async def test_the_state_holds_no_tools_and_survives_a_round_trip(front_end, run
 
 async def test_the_users_tools_are_unchanged_afterwards(front_end, run):
     given = [*make_catalogue(), make_tool("notes.create", "Writes a note.", ("text",))]
-    before = [(vars(tool).copy(), tool.args_schema.copy()) for tool in given]
+    before = [(tool.model_dump(), tool.args_schema.copy()) for tool in given]
     model = ScriptedModel(script=[says("", call("notes__create", text="milk")), says("Noted.")])
     result = await run.ask(front_end(model, given, options=FEW), "write a note")
 
     assert contents(result) == ["notes.create [('text', 'milk')]"]
-    assert [(vars(tool), tool.args_schema) for tool in given] == before
+    assert [(tool.model_dump(), tool.args_schema) for tool in given] == before
 
 
 @pytest.mark.parametrize(

@@ -335,3 +335,14 @@ def test_a_catalogue_cannot_be_changed():
         catalogue.entries["other"] = None
     with pytest.raises(AttributeError):
         catalogue.passed_through = ()
+
+
+def test_a_provider_tool_of_the_same_name_is_a_duplicate_too():
+    clashing = [
+        make_tool("web_search", server="mcp"),
+        {"type": "web_search_1", "name": "web_search"},
+    ]
+    with pytest.raises(DuplicateToolError, match=r"web_search.*server mcp.*provider"):
+        build_catalogue(clashing)
+    (entry,) = build_catalogue(clashing, on_duplicate="prefix")
+    assert entry.document.bound_name == "mcp_web_search"

@@ -186,7 +186,8 @@ class TestOrder:
             assert not after.prefix_changed
         assert len(selections[-1].names) > len(selections[0].names)
 
-    def test_tools_bound_before_say_so(self, rag):
+    def test_tools_bound_before_say_so(self):
+        rag = toolrag(k=1, vague_words=0, vague_score=0)
         _, second = in_turns(rag, "weather in a city", "sends an email")
         assert second.reasons["get_weather"] == "kept"
 
@@ -194,7 +195,7 @@ class TestOrder:
         assert rag.select("song or weather").names == rag.select("song or weather").names
 
     def test_the_least_recently_used_tool_goes_first(self):
-        rag = toolrag(k=1, max_tools=3)
+        rag = toolrag(k=1, max_tools=3, vague_words=0, vague_score=0)
         selections = in_turns(
             rag,
             "current weather",
@@ -382,7 +383,7 @@ class TestWholeCatalogue:
 
     @pytest.mark.parametrize("count", [24, 30])
     def test_it_stays_the_same_inside_a_turn(self, count):
-        rag = toolrag(many(count), min_catalogue=count)
+        rag = toolrag(many(count), min_catalogue=count, max_tools=count)
         first = rag.select("weather")
         second = rag.select("weather", previous=first.state)
         assert second.names == first.names
@@ -430,7 +431,11 @@ class TestTools:
 
     def test_a_provider_tool_and_a_tool_of_its_name_are_not_bound_together(self, tools):
         twin = make_tool("web_search", "Searches the web.", server="mcp_search")
-        bound = toolrag([*tools, twin, WEB_SEARCH]).select("searches the web").tools
+        bound = (
+            toolrag([*tools, twin])
+            .select("searches the web", tools=[*tools, twin, WEB_SEARCH])
+            .tools
+        )
         names = [tool["name"] if isinstance(tool, dict) else tool.name for tool in bound]
         assert names.count("web_search") == 1
 

@@ -34,7 +34,7 @@ def test_a_state_is_only_json_values():
         for part in inner if isinstance(value, (dict, list)) else ():
             yield from kinds(part)
 
-    assert set(kinds(STATE.as_json())) == {dict, list, str, int}
+    assert set(kinds(STATE.as_json())) <= {dict, list, str, int, bool}
 
 
 @pytest.mark.parametrize("nothing", [None, {}])
@@ -71,6 +71,6 @@ def test_reading_a_state_shares_nothing_with_it():
     written = STATE.as_json()
     read = read_state(written)
     written["bound"].append("x")
-    written["found"]["x"] = "text"
+    written["found"].append(["x", "text"])
     written["used"]["x"] = 9
     assert read == STATE
