@@ -25,6 +25,10 @@ class ToolRAGError(Exception):
 class DuplicateToolError(ToolRAGError, ValueError):
     """Two tools would answer to one name.
 
+    Args:
+        name: The name both tools claim.
+        origins: Where each of them comes from; at least two, the first two are shown.
+
     Attributes:
         name: The name both tools claim.
         origins: Where each of them comes from.
@@ -44,6 +48,10 @@ class DuplicateToolError(ToolRAGError, ValueError):
 class InvalidToolError(ToolRAGError, ValueError):
     """Something that cannot be indexed as a tool.
 
+    Args:
+        message: What was found, what was wanted and what to do.
+        tool: What was given.
+
     Attributes:
         tool: What was given.
     """
@@ -55,6 +63,11 @@ class InvalidToolError(ToolRAGError, ValueError):
 
 class UnknownToolError(ToolRAGError, LookupError):
     """A name that no tool of the catalogue has.
+
+    Args:
+        names: The names that were not found, at least one.
+        closest: Names of the catalogue that look like them, best first; may be empty.
+        where: What gave the names; the message begins with it.
 
     Attributes:
         names: The names that were not found.
@@ -72,6 +85,9 @@ class UnknownToolError(ToolRAGError, LookupError):
 class MissingStateKeyError(ToolRAGError, LookupError):
     """A graph state without the keys that the selector node writes.
 
+    Args:
+        key: The key that was looked for.
+
     Attributes:
         key: The key that was looked for.
     """
@@ -87,6 +103,11 @@ class MissingStateKeyError(ToolRAGError, LookupError):
 
 class SourceError(ToolRAGError, ValueError):
     """A file or module that tools cannot be read from.
+
+    Args:
+        source: The file or `module:attribute`.
+        problem: What is wrong with it, and what was wanted.
+        line: The line of the fault, from 1; None where no line is to blame.
 
     Attributes:
         source: The file or `module:attribute`.
@@ -106,6 +127,11 @@ class EmbeddingError(ToolRAGError, RuntimeError):
 
 class StaleIndexError(ToolRAGError, ValueError):
     """A saved index that does not fit what it is loaded with.
+
+    Args:
+        what: What does not fit, such as the format or the model.
+        found: What the saved index was made with.
+        wanted: What it is to be used with.
 
     Attributes:
         found: What the saved index was made with.

@@ -275,8 +275,7 @@ class IndexedTools:
 def _is_known(tool: Tool, catalogue: Catalogue) -> bool:
     """Whether a tool is in a catalogue, the same object or one of the same content.
 
-    Raises:
-        DuplicateToolError: If a tool of its id is, with another content.
+    Another content under its id is a DuplicateToolError.
     """
     if is_providers_own(tool):
         return any(tool is known for known in catalogue.passed_through)

@@ -136,6 +136,12 @@ def build_catalogue(tools: Tools, *, on_duplicate: OnDuplicate = "raise") -> Cat
 def approximate_tokens(tool: Tool) -> int:
     """Return the approximate tokens of one definition, counted by langchain_core.
 
+    Args:
+        tool: Any tool that langchain_core can write as a schema.
+
+    Returns:
+        An estimate, not the count of any model's tokenizer.
+
     Raises:
         Exception: If the definition cannot be written as a schema; of any kind.
     """
@@ -173,10 +179,8 @@ def _bound_names(
     """Give every document a bound name of its own, none that a provider tool has taken.
 
     A tool that bears its bound name already keeps it; one that was mapped to it (`a.b` to
-    `a__b`) takes the hashed form instead.
-
-    Raises:
-        DuplicateToolError: If two tools of one name cannot be told apart.
+    `a__b`) takes the hashed form instead. Under `"raise"`, two tools of one name are a
+    DuplicateToolError.
     """
     twins = _by(documents, lambda document: document.name)
     names: dict[ToolId, str] = {}

@@ -133,11 +133,7 @@ def _from_tool(tool: BaseTool) -> ToolDocument:
 
 
 def _class_definition(tool: type) -> dict[str, Any]:
-    """Read a pydantic model or TypedDict that stands for a function.
-
-    Raises:
-        InvalidToolError: If it is another class.
-    """
+    """Read a pydantic model or TypedDict that stands for a function; another class is invalid."""
     if is_typeddict(tool) or (issubclass(tool, BaseModel) and not issubclass(tool, BaseTool)):
         return convert_to_openai_tool(tool)
     raise InvalidToolError(

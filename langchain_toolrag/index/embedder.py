@@ -26,6 +26,7 @@ class Embedder:
 
     Args:
         embeddings: The model.
+        dim: Dimension of the vectors already indexed; None to take that of the first.
 
     Attributes:
         embeddings: The model.
@@ -69,6 +70,12 @@ class Embedder:
 
     def query(self, text: str) -> Vector:
         """Embed one query.
+
+        Args:
+            text: The query.
+
+        Returns:
+            Its unit vector, of shape `(dim,)`; zero if the model's is zero or not finite.
 
         Raises:
             EmbeddingError: If the model fails, rests, or gives a vector that cannot be used.

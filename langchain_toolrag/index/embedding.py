@@ -65,6 +65,12 @@ class MiniLMEmbeddings(Embeddings):
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one unit vector a text.
 
+        Args:
+            texts: Texts to embed; long ones are cut to what the model reads.
+
+        Returns:
+            The vectors, in the order of the texts.
+
         Raises:
             EmbeddingError: If the model cannot be loaded.
         """
@@ -73,6 +79,12 @@ class MiniLMEmbeddings(Embeddings):
 
     def embed_query(self, text: str) -> list[float]:
         """Return the unit vector of a text.
+
+        Args:
+            text: Text to embed; a long one is cut to what the model reads.
+
+        Returns:
+            Its vector, of length 1.
 
         Raises:
             EmbeddingError: If the model cannot be loaded.
@@ -113,6 +125,12 @@ class NoEmbeddings(Embeddings):
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Refuse.
 
+        Args:
+            texts: Not looked at.
+
+        Returns:
+            Nothing; it always raises.
+
         Raises:
             EmbeddingError: Always.
         """
@@ -120,6 +138,12 @@ class NoEmbeddings(Embeddings):
 
     def embed_query(self, text: str) -> list[float]:
         """Refuse.
+
+        Args:
+            text: Not looked at.
+
+        Returns:
+            Nothing; it always raises.
 
         Raises:
             EmbeddingError: Always.

@@ -98,6 +98,9 @@ class ToolIndex:
     def add(self, documents: Sequence[ToolDocument]) -> Changes:
         """Add documents; one whose id is known replaces the old one.
 
+        Args:
+            documents: Documents to add; of two with one id the last counts.
+
         Returns:
             What changed; nothing is removed.
         """
@@ -109,6 +112,9 @@ class ToolIndex:
 
     def remove(self, ids: Iterable[ToolId]) -> Changes:
         """Take documents out; unknown ids are no matter.
+
+        Args:
+            ids: Ids of the documents to take out.
 
         Returns:
             What changed.
@@ -124,6 +130,9 @@ class ToolIndex:
         """Make the index hold exactly these documents.
 
         A document whose content is unchanged keeps its vector.
+
+        Args:
+            documents: All documents it is to hold; none empties the index.
 
         Returns:
             What changed.

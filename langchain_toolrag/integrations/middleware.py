@@ -252,9 +252,11 @@ def _chosen_names(choice: object) -> tuple[str, ...]:
 def _of_agent(request: ToolCallRequest, entry: Entry) -> BaseTool | None:
     """Return the agent's own tool for a call under the name it was bound under.
 
-    LangGraph before 1.2 does not tell which tools an agent has: there it is the one seen last.
+    LangGraph's oldest versions do not tell which tools an agent has: there it is the one of its
+    name that was seen last.
     """
     registered: Sequence[BaseTool] | None = getattr(request.runtime, "tools", None)
-    if registered is None:
-        return entry.tool if isinstance(entry.tool, BaseTool) else None
-    return next((tool for tool in registered if tool.name == entry.document.name), None)
+    if registered is not None:
+        return next((tool for tool in registered if tool.name == entry.document.name), None)
+    is_renamed = entry.document.bound_name != entry.document.name
+    return entry.tool if is_renamed and isinstance(entry.tool, BaseTool) else None

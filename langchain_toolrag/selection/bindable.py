@@ -82,6 +82,12 @@ def bindable(catalogue: Catalogue, tools: Tools | None, filter: Filter | None) -
 def as_filter(filter: Filter | None) -> ToolFilter | None:
     """Return a filter as a ToolFilter; None for no restriction.
 
+    Args:
+        filter: A filter, a function of a tool document, or None.
+
+    Returns:
+        The filter; a function becomes its predicate.
+
     Raises:
         TypeError: If it is neither a filter nor a function.
     """

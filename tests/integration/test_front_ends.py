@@ -18,6 +18,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
+from versions import runtime_tells_tools
 
 from langchain_toolrag import SelectionOptions
 from langchain_toolrag.errors import EmbeddingError
@@ -323,7 +324,11 @@ async def test_tools_get_what_langgraph_injects(
 
 
 # In a graph of one's own, who builds it draws the edge that ends the turn.
-@pytest.mark.parametrize("name", ["say_directly", "say.directly"], ids=["its name", "a new name"])
+@pytest.mark.parametrize(
+    "name",
+    ["say_directly", pytest.param("say.directly", marks=runtime_tells_tools)],
+    ids=["its name", "a new name"],
+)
 async def test_return_direct_ends_the_turn(whole_agent, run, tools, name):
     direct = make_tool(name, "Says a thing directly to the crowd.", ("text",))
     direct.return_direct = True

@@ -24,6 +24,7 @@ from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from pydantic import BaseModel, PrivateAttr
+from versions import edits_keep_the_call, runtime_tells_tools
 
 from langchain_toolrag import SelectionOptions, ToolRAG, ToolRAGMiddleware
 from langchain_toolrag.errors import EmbeddingError
@@ -491,6 +492,7 @@ class TestModelRetries:
         assert embeddings.queries == ["current weather in delhi"]
 
 
+@edits_keep_the_call
 async def test_a_call_that_the_human_renames_keeps_both_tools(with_middleware, run, tools, thread):
     model = ScriptedModel(script=[says("", call("play_song", title="Blue")), says("done")])
     human = HumanInTheLoopMiddleware(interrupt_on={"play_song": True})
@@ -588,6 +590,7 @@ class TestOneOfThemInTwoAgents:
         assert answers_of_tools(result)[0].status == "error"
         assert "play_song [" not in contents(result)[0]
 
+    @runtime_tells_tools
     async def test_tools_of_one_refused_name_are_not_mixed_up(self, ours, run):
         def note_taker(answer):
             def take(text: str) -> str:
