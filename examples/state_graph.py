@@ -8,7 +8,7 @@ from typing import Any
 
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.prebuilt import tools_condition
 from stand_in import StandInModel
 from tools import TOOLS
 
@@ -27,7 +27,7 @@ def build() -> Any:
     graph = StateGraph(ToolRAGState)
     graph.add_node("tool_selector", selector)
     graph.add_node("agent", agent)
-    graph.add_node("tools", ToolNode(selector.tools))
+    graph.add_node("tools", selector.tool_node())
     graph.add_edge(START, "tool_selector")
     graph.add_edge("tool_selector", "agent")
     graph.add_conditional_edges("agent", tools_condition)
