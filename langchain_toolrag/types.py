@@ -133,6 +133,8 @@ class ToolEvidence:
         lexical: BM25 score, 0 without a shared word.
         keyword: Points of the keyword scorer, 0 without a match.
         exact: Whether the query gives the tool's name.
+        coverage: Share of the query's words that the tool's text has, 0 to 1, each word counted
+            by how rare it is in the catalogue.
     """
 
     id: ToolId
@@ -140,6 +142,7 @@ class ToolEvidence:
     lexical: float
     keyword: float
     exact: bool
+    coverage: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +154,14 @@ class ScoreStatistics:
         dense_deviation: Their standard deviation.
         lexical_mean: Mean of the lexical scores, zeros included.
         lexical_deviation: Their standard deviation.
+        outside: What the best dense score is for a request that no tool serves.
     """
 
     dense_mean: float = 0.0
     dense_deviation: float = 0.0
     lexical_mean: float = 0.0
     lexical_deviation: float = 0.0
+    outside: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

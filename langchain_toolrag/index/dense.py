@@ -94,6 +94,12 @@ class DenseIndex:
             return np.zeros((0, self.dim), np.float32)
         return np.stack([self._index.reconstruct(key) for key in keys])
 
+    def best(self, queries: Vectors) -> NDArray[np.float32]:
+        """Return the best score of each query, shape `(len(queries),)`; there must be a row."""
+        scores, _ = self._index.search(np.ascontiguousarray(queries), 1)
+        best: NDArray[np.float32] = scores[:, 0]
+        return best
+
     def spread(self, query: Vector) -> tuple[float, float]:
         """Return mean and standard deviation of the query's scores over all rows.
 

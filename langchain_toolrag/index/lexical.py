@@ -41,10 +41,13 @@ class PositiveBM25(BM25Okapi):  # type: ignore[misc]  # rank_bm25 has no types
         super().__init__(corpus, k1=_K1, b=_B)
 
     def _calc_idf(self, nd: Mapping[str, int]) -> None:
-        self.idf = {
-            term: math.log(1 + (self.corpus_size - count + 0.5) / (count + 0.5))
-            for term, count in nd.items()
-        }
+        size = self.corpus_size
+        self.idf = {term: inverse_document_frequency(size, count) for term, count in nd.items()}
+
+
+def inverse_document_frequency(size: int, count: int) -> float:
+    """Return how rare a term is that `count` of `size` tools have; above 0."""
+    return math.log(1 + (size - count + 0.5) / (count + 0.5))
 
 
 class LexicalIndex:
@@ -57,6 +60,27 @@ class LexicalIndex:
     def __init__(self, corpus: Sequence[Sequence[str]]) -> None:
         self.size = len(corpus)
         self._postings = _postings(corpus)
+
+    def coverage(self, query: Sequence[str]) -> NDArray[np.float32]:
+        """Return the share of the query's distinct terms that each tool has.
+
+        A term counts by its inverse document frequency; one that no tool has counts most.
+
+        Args:
+            query: Terms, read by the analyser that read the corpus.
+
+        Returns:
+            Shape `(size,)`; 0 to 1.
+        """
+        covered, total = np.zeros(self.size, np.float32), 0.0
+        for term in set(query):
+            posting = self._postings.get(term)
+            count = 0 if posting is None else len(posting[0])
+            weight = inverse_document_frequency(self.size, count)
+            total += weight
+            if posting is not None:
+                covered[posting[0]] += weight
+        return covered / np.float32(total) if total else covered
 
     def scores(self, query: Sequence[str]) -> NDArray[np.float32]:
         """Score every tool; a repeated query term counts each time, as in rank-bm25.

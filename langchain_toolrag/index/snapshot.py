@@ -41,6 +41,8 @@ class Snapshot:
         keyword: Names and points of the documents.
         dense: Rows of the embedded documents; None before the first.
         version: Grows with every change of the documents.
+        probes: Vectors of requests that no tool is likely to serve; None before any embedding.
+        outside: The median of their best scores in `dense`.
     """
 
     options: IndexOptions
@@ -50,6 +52,8 @@ class Snapshot:
     keyword: KeywordIndex = field(default_factory=lambda: KeywordIndex(()))
     dense: DenseIndex | None = None
     version: int = 0
+    probes: Vectors | None = None
+    outside: float = 0.0
 
     @property
     def pending(self) -> list[ToolDocument]:
@@ -78,14 +82,30 @@ class Snapshot:
             keyword=KeywordIndex(ordered),
             dense=dense,
             version=self.version + 1,
+            outside=_outside(dense, self.probes),
         )
         return following, changes
 
-    def with_rows(self, keys: Mapping[ToolId, int], rows: Vectors) -> Snapshot:
-        """Return a snapshot with rows added, one a key, in the keys' order."""
+    def with_rows(self, keys: Mapping[ToolId, int], rows: Vectors, probes: Vectors) -> Snapshot:
+        """Return a snapshot with rows added, one a key, in the keys' order.
+
+        Args:
+            keys: Keys of the rows, by the ids of their documents.
+            rows: Shape `(len(keys), dim)`.
+            probes: Vectors of requests that no tool is likely to serve, by the same model.
+
+        Returns:
+            The new snapshot; this one stays as it is.
+        """
         dense = self.dense or DenseIndex.empty(rows.shape[1])
         added = dense.with_rows(list(keys.values()), rows)
-        return replace(self, dense=added, keys={**self.keys, **keys})
+        return replace(
+            self,
+            dense=added,
+            keys={**self.keys, **keys},
+            probes=probes,
+            outside=_outside(added, probes),
+        )
 
     def evidence(
         self,
@@ -107,7 +127,8 @@ class Snapshot:
         """
         ids = list(self.documents)
         allowed = self._allowed(query, filter)
-        lexical = self.lexical.scores(terms(query.text, self.options.analyser))
+        words = terms(query.text, self.options.analyser)
+        lexical, coverage = self.lexical.scores(words), self.lexical.coverage(words)
         points = self.keyword.points(query)
         exact = self.keyword.exact(query)
         rows = _best(lexical, candidate_k, allowed) | _best(points, candidate_k, allowed)
@@ -122,6 +143,7 @@ class Snapshot:
                 lexical=float(lexical[row_of[identity]]),
                 keyword=float(points[row_of[identity]]),
                 exact=row_of[identity] in exact,
+                coverage=float(coverage[row_of[identity]]),
             )
             for identity in chosen.union(dense)
         )
@@ -166,7 +188,14 @@ class Snapshot:
         mean, deviation = self.dense.spread(vector) if self.dense and vector is not None else (0, 0)
         if not lexical.size:
             return ScoreStatistics(mean, deviation)
-        return ScoreStatistics(mean, deviation, float(lexical.mean()), float(lexical.std()))
+        spread = float(lexical.mean()), float(lexical.std())
+        return ScoreStatistics(mean, deviation, *spread, self.outside)
+
+
+def _outside(dense: DenseIndex | None, probes: Vectors | None) -> float:
+    if dense is None or probes is None or not dense.size or not len(probes):
+        return 0.0
+    return float(np.median(dense.best(probes)))
 
 
 def _difference(old: Mapping[ToolId, ToolDocument], new: Mapping[ToolId, ToolDocument]) -> Changes:

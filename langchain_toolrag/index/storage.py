@@ -42,7 +42,8 @@ def save_index(index: ToolIndex, directory: Path) -> None:
     ids = list(snapshot.keys)
     dense = snapshot.dense
     rows = dense.rows(list(snapshot.keys.values())) if dense else np.zeros((0, 0), np.float32)
-    packed = save({"rows": rows})
+    probes = snapshot.probes if snapshot.probes is not None else rows[:0]
+    packed = save({"rows": rows, "probes": probes})
     vectors = f"vectors-{hashlib.sha256(packed).hexdigest()}.safetensors"
     _write(directory / vectors, packed)
     manifest = {
@@ -90,13 +91,16 @@ def load_index(directory: Path, embeddings: Embeddings | str | None = None) -> T
 
 def _snapshot(manifest: Mapping[str, Any], directory: Path) -> Snapshot:
     documents = {read.id: read for read in map(_from_json, manifest["documents"])}
-    ids, rows = list(manifest["embedded"]), _rows(directory / manifest["vectors"])
+    ids = list(manifest["embedded"])
+    vectors = _vectors(directory / manifest["vectors"])
+    rows, probes = vectors["rows"], vectors["probes"]
     if len(ids) != len(rows) or not set(ids) <= set(documents):
         raise ValueError(f"{len(ids)} embedded ids for {len(rows)} vectors")
     empty = Snapshot(IndexOptions(**manifest["options"]))
     snapshot, _ = empty.with_documents(documents)
     if len(rows):
-        snapshot = snapshot.with_rows({identity: key for key, identity in enumerate(ids)}, rows)
+        keys = {identity: key for key, identity in enumerate(ids)}
+        snapshot = snapshot.with_rows(keys, rows, probes)
     return replace(snapshot, version=int(manifest["version"]))
 
 
@@ -113,12 +117,12 @@ def _manifest(directory: Path) -> dict[str, Any]:
     return manifest
 
 
-def _rows(path: Path) -> Vectors:
+def _vectors(path: Path) -> dict[str, Vectors]:
     packed = path.read_bytes()
     if hashlib.sha256(packed).hexdigest() not in path.name:
         raise ValueError("the vectors are not those that were saved")
-    rows: Vectors = load(packed)["rows"]
-    return rows
+    vectors: dict[str, Vectors] = load(packed)
+    return vectors
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -16,6 +16,7 @@ from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.embedding import as_embeddings
 from langchain_toolrag.index.keyword import parse_query
 from langchain_toolrag.index.options import IndexOptions
+from langchain_toolrag.index.probes import PROBES
 from langchain_toolrag.index.snapshot import Snapshot
 from langchain_toolrag.index.texts import view_texts
 from langchain_toolrag.types import (
@@ -160,7 +161,7 @@ class ToolIndex:
             pending = self._snapshot.pending
             for start in range(0, len(pending), _CHUNK):
                 chunk = pending[start : start + _CHUNK]
-                self._store(chunk, self._rows(chunk))
+                self._store(chunk, self._rows(chunk), self._probes())
                 if progress:
                     progress(min(start + _CHUNK, len(pending)), len(pending))
 
@@ -236,14 +237,22 @@ class ToolIndex:
         rows = [sum(weight * vectors[text] for text, weight in views) for views in texts]
         return np.array(rows, np.float32)
 
-    def _store(self, documents: Sequence[ToolDocument], rows: Vectors) -> None:
+    def _probes(self) -> Vectors:
+        """Return the vectors of the probes, embedded once for each model."""
+        known = self._snapshot.probes
+        if known is not None:
+            return known
+        vectors = self.embedder.documents(PROBES)
+        return np.stack([vectors[probe] for probe in PROBES])
+
+    def _store(self, documents: Sequence[ToolDocument], rows: Vectors, probes: Vectors) -> None:
         """Add rows to the state as it is now: documents may have changed while they were made."""
         with self._writing:
             known = self._snapshot.documents
             current = [row for row, doc in enumerate(documents) if known.get(doc.id) == doc]
             keys = {documents[row].id: self._next_key + n for n, row in enumerate(current)}
             self._next_key += len(current)
-            self._snapshot = self._snapshot.with_rows(keys, rows[current])
+            self._snapshot = self._snapshot.with_rows(keys, rows[current], probes)
 
     def _new_locks(self) -> None:
         self._writing = threading.Lock()

@@ -13,7 +13,8 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from langchain_toolrag.types import Evidence, Hit, ScoreStatistics, ToolEvidence
 
@@ -27,11 +28,12 @@ EXACT_LEAD = 1.0
 _PER_DEVIATION = LEXICAL_WEIGHT / (1 - LEXICAL_WEIGHT)
 
 
-def fuse(evidence: Evidence) -> list[Hit]:
+def fuse(evidence: Evidence, *, named_first: bool = True) -> list[Hit]:
     """Rank tools by all their evidence together.
 
     Args:
         evidence: What an index knows of a query.
+        named_first: Whether tools that the query names come first.
 
     Returns:
         Every tool with any evidence, best first, equal scores in order of id. The scale is the
@@ -41,10 +43,34 @@ def fuse(evidence: Evidence) -> list[Hit]:
     """
     tools, statistics = evidence.tools, evidence.statistics
     if any(tool.dense is not None for tool in tools):
-        return _with_exact_first({tool: _fused(tool, statistics) for tool in tools})
+        scores = {tool: _fused(tool, statistics) for tool in tools}
+        return _with_exact_first(scores) if named_first else ranked(scores, scores.__getitem__)
     best = max((tool.lexical for tool in tools), default=0.0) or 1.0
-    matched = [tool for tool in tools if tool.lexical or tool.exact]
-    return _with_exact_first({tool: tool.lexical / best for tool in matched})
+    scores = {tool: tool.lexical / best for tool in tools if tool.lexical or tool.exact}
+    return _with_exact_first(scores) if named_first else ranked(scores, scores.__getitem__)
+
+
+def blend(plain: Sequence[Hit], contextual: Sequence[Hit], share: float) -> list[Hit]:
+    """Rank by two rankings of one request together.
+
+    Args:
+        plain: Hits of the request alone.
+        contextual: Hits of the request with its context.
+        share: Weight of the second, 0 to 1.
+
+    Returns:
+        All tools of both, best first, equal scores in order of id; one that a ranking lacks has
+        that ranking's lowest score there.
+    """
+    scores = [{hit.id: hit.score for hit in hits} for hits in (plain, contextual)]
+    evidence = {hit.id: hit.evidence for hit in (*contextual, *plain)}
+    lowest = [min(known.values(), default=0.0) for known in scores]
+
+    def score(tool: ToolEvidence) -> float:
+        first, second = (known.get(tool.id, low) for known, low in zip(scores, lowest, strict=True))
+        return math.fsum(((1 - share) * first, share * second))
+
+    return ranked(evidence.values(), score)
 
 
 def ranked(tools: Iterable[ToolEvidence], score: Callable[[ToolEvidence], float]) -> list[Hit]:

@@ -58,17 +58,24 @@ class Conversation:
     Attributes:
         query: The user's words of the current turn, or of the turn before where the current
             one has none (an image); empty where there are none.
-        previous_query: The user's words of the turn before that; empty where there are none.
+        earlier: The user's words of the turns before that, latest first.
+        assistant: The assistant's last words before the current turn; empty where there are none.
         turn_id: Names the user turn; empty where there is none.
         calls: Calls of tools, latest first.
         summarised: Whether a summary stands in the place of earlier messages.
     """
 
     query: str = ""
-    previous_query: str = ""
+    earlier: tuple[str, ...] = ()
+    assistant: str = ""
     turn_id: str = ""
     calls: tuple[Call, ...] = ()
     summarised: bool = False
+
+    @property
+    def previous_query(self) -> str:
+        """The user's words of the turn before the current one; empty where there are none."""
+        return self.earlier[0] if self.earlier else ""
 
     @property
     def unanswered(self) -> tuple[str, ...]:
@@ -118,12 +125,15 @@ class _Reader:
     assistant_messages: int = 0
     in_turn: bool = False
     summarised: bool = False
+    assistant: str = ""
 
     def read(self, message: BaseMessage) -> None:
         if isinstance(message, AIMessage):
             self._enter_turn()
             self.assistant_messages += 1
             self._add(_calls(message), self.assistant_messages)
+            if self.users and not self.assistant:
+                self.assistant = message_text(message)
         elif isinstance(message, (ToolMessage, FunctionMessage)):
             self._enter_turn()
             self.answered.add(getattr(message, "tool_call_id", ""))
@@ -141,7 +151,8 @@ class _Reader:
         spoken = [text for text in texts if text]
         return Conversation(
             query=spoken[0] if spoken else "",
-            previous_query=spoken[1] if len(spoken) > 1 else "",
+            earlier=tuple(spoken[1:]),
+            assistant=self.assistant,
             turn_id=_turn_id(self.users[0], len(self.users)) if self.users else "",
             calls=tuple(self.calls),
             summarised=self.summarised,

@@ -11,9 +11,16 @@ from typing import TypeAlias
 
 from langchain_toolrag.index.contract import CANDIDATES
 from langchain_toolrag.index.keyword import parse_query
-from langchain_toolrag.search.fusion import fuse
+from langchain_toolrag.search.confidence import confidence
+from langchain_toolrag.search.fusion import blend, fuse
 from langchain_toolrag.search.rankings import Question, by_meaning, by_words
 from langchain_toolrag.selection.conversation import Conversation
+from langchain_toolrag.selection.follow_up import (
+    asks,
+    context_share,
+    is_small_talk,
+    with_context,
+)
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.types import Evidence, Hit, Source, ToolEvidence, ToolFilter, ToolId
 
@@ -27,12 +34,14 @@ class Found:
         hits: What it found, best first; ranks are those of the search that found a hit.
         sources: By what each was found.
         version: The state of the index that answered; -1 where none was asked.
+        confidence: How sure the search is that a tool fits, 0 to 1; None where it cannot say.
     """
 
     query: str = ""
     hits: tuple[Hit, ...] = ()
     sources: dict[ToolId, Source] = field(default_factory=dict)
     version: int = -1
+    confidence: float | None = None
 
 
 Search: TypeAlias = Generator[Question, Evidence, Found]
@@ -46,26 +55,38 @@ def hybrid(
     *,
     dense: bool = True,
 ) -> Search:
-    """Search for the request, and for a vague one together with the request before it.
+    """Search for the request, and with what was said before it, and weigh the two.
 
-    A request that gives a tool's name is not vague. Of a vague one the enriched search's hits
-    come first, then those of the plain search that are not among them.
+    Small talk is not searched for, unless the assistant has asked something. A request that gives
+    a tool's name is not mixed with anything.
     """
-    query, cutoff = conversation.query, options.cutoff
-    candidates = max(CANDIDATES, cutoff.limit)
+    query = conversation.query
+    if is_small_talk(query) and not asks(conversation.assistant):
+        return Found()
+    candidates = max(CANDIDATES, options.cutoff.limit)
     evidence = yield Question(query, filter, candidates, dense=dense)
     plain = parse_query(query).text
     if not evidence.tools and plain != query:  # "Select: a song", "+Alice": no operators, words.
         evidence = yield Question(plain, filter, candidates, dense=dense)
-    hits = cutoff.apply(fuse(evidence))
-    named = any(tool.exact for tool in evidence.tools)
-    searched = query
-    if conversation.previous_query and not named and _is_vague(query, evidence, options):
-        searched = enriched(conversation)
-        with_context = yield Question(searched, filter, candidates, dense=dense)
-        hits = _merged(cutoff.apply(fuse(with_context)), hits)[: cutoff.limit]
-    sources = {hit.id: _source(hit.evidence, options.similarity_threshold) for hit in hits}
-    return Found(searched, tuple(hits), sources, evidence.version)
+    hits, sure = fuse(evidence), confidence(evidence, fuse(evidence))
+    searched, longer = query, with_context(conversation)
+    if longer and not any(tool.exact for tool in evidence.tools):
+        contextual = yield Question(longer, filter, candidates, dense=dense)
+        told = fuse(contextual, named_first=False)
+        share = context_share(conversation, hits, told, evidence.statistics)
+        sure = _mixed(sure, confidence(contextual, told), share)
+        hits, searched = blend(hits, told, share), longer
+    found = options.cutoff.apply(hits)
+    if sure is not None and sure < options.min_confidence:
+        found = []
+    sources = {hit.id: _source(hit.evidence, options.similarity_threshold) for hit in found}
+    return Found(searched, tuple(found), sources, evidence.version, sure)
+
+
+def _mixed(plain: float | None, contextual: float | None, share: float) -> float | None:
+    if plain is None or contextual is None:
+        return None
+    return (1 - share) * plain + share * contextual
 
 
 def classic(

@@ -34,8 +34,8 @@ class SelectionOptions:
         always_include: Names or ids of tools that are bound at every step, in this order.
         sticky_window: How many assistant turns back a called tool stays bound without
             competing with what the search finds.
-        vague_words: A request of at most so many words may be a follow-up.
-        vague_score: So may one whose best tool scores less than this by meaning.
+        min_confidence: How sure a search must be that some tool fits, 0 to 1, for what it finds to
+            be bound; 0 for always.
         similarity_threshold: Score by meaning below which semantic search has no hit.
         refresh: When to search.
         on_error: What to do when embedding fails.
@@ -43,6 +43,8 @@ class SelectionOptions:
         algorithm: `hybrid`, or `classic` for ToolRAG's.
         semantic_limit: Classic: how many tools a search by meaning brings.
         text_search_limit: Classic: how many tools a search by words brings.
+        vague_words: Classic: a request of at most so many words is taken for a follow-up.
+        vague_score: Classic: so is one whose best tool scores less than this by meaning.
 
     Raises:
         ValueError: If a number is out of range, or `always_include` alone exceeds `max_tools`.
@@ -55,8 +57,7 @@ class SelectionOptions:
     max_tools: int = 24
     always_include: tuple[str, ...] = ()
     sticky_window: int = 3
-    vague_words: int = 6
-    vague_score: float = 0.4
+    min_confidence: float = 0.0
     similarity_threshold: float = 0.25
     refresh: Refresh = "turn"
     on_error: OnError = "lexical"
@@ -64,6 +65,8 @@ class SelectionOptions:
     algorithm: Algorithm = "hybrid"
     semantic_limit: int = 5
     text_search_limit: int = 3
+    vague_words: int = 6
+    vague_score: float = 0.4
 
     def __post_init__(self) -> None:
         _ = self.cutoff  # Checks k, margin, max_k and min_k.
@@ -83,6 +86,8 @@ class SelectionOptions:
                 f"min_catalogue is {self.min_catalogue} but max_tools {self.max_tools}: a "
                 "catalogue bound whole would not fit"
             )
+        if not 0 <= self.min_confidence <= 1:
+            raise ValueError(f"min_confidence is {self.min_confidence}; wanted 0 to 1")
         for name in _NOT_NEGATIVE:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; wanted 0 or more")

@@ -96,8 +96,8 @@ def _remembering(
     if not conversation.turn_id:
         return replace(conversation, query=state.query, turn_id=state.turn_id)
     is_new = state.turn_id != conversation.turn_id
-    if conversation.summarised and is_new and options.algorithm != "classic":
-        return replace(conversation, previous_query=state.query)
+    if conversation.summarised and is_new and options.algorithm != "classic" and state.query:
+        return replace(conversation, earlier=(*conversation.earlier, state.query))
     return conversation
 
 
@@ -125,6 +125,7 @@ def _outcome(
         offer=bindable.digest,
         turn=state.turn + 1,
         degraded=degraded,
+        confidence=found.confidence,
         whole=whole,
         found=found.sources,
     )
@@ -257,6 +258,7 @@ def _selection(
         turn_id=state.turn_id,
         index_version=outcome.found.version,
         degraded=state.degraded,
+        confidence=state.confidence,
         prefix_changed=_prefix_changed(state, following),
         tokens=passing + sum(entries[identity].tokens for identity in order),
         catalogue_tokens=passing + bindable.catalogue.tokens,

@@ -26,6 +26,7 @@ class SelectionState:
         offer: Digest of what could be bound when it was searched.
         turn: How many searches there were; the clock of `used`.
         degraded: Why that search was not what it should be; empty if it was.
+        confidence: How sure that search was that a tool fits; None where it could not say.
         whole: Whether everything that could be bound was to be.
         front: Names of what passed through, in front of the bound tools.
         bound: Ids of the bound tools, in binding order.
@@ -41,6 +42,7 @@ class SelectionState:
     offer: str = ""
     turn: int = 0
     degraded: str = ""
+    confidence: float | None = None
     whole: bool = False
     front: tuple[str, ...] = ()
     bound: tuple[ToolId, ...] = ()
@@ -59,6 +61,7 @@ class SelectionState:
             "offer": self.offer,
             "turn": self.turn,
             "degraded": self.degraded,
+            "confidence": self.confidence,
             "whole": self.whole,
             "front": list(self.front),
             "bound": list(self.bound),
@@ -98,6 +101,7 @@ def _read(previous: Mapping[str, Any]) -> SelectionState:
         offer=str(previous["offer"]),
         turn=int(previous["turn"]),
         degraded=str(previous["degraded"]),
+        confidence=None if previous["confidence"] is None else float(previous["confidence"]),
         whole=bool(previous["whole"]),
         front=tuple(map(str, previous["front"])),
         bound=tuple(map(str, previous["bound"])),
