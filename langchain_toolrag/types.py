@@ -39,6 +39,9 @@ View: TypeAlias = Literal["full", "name", "description"]
 """One text of a tool: everything, its server and name, or its description."""
 
 
+_EMBEDDED_PARAMETERS = 50  # More would fill all a model reads of a text; words count in full.
+
+
 @dataclass(frozen=True, slots=True)
 class ToolDocument:
     """What is indexed of one tool.
@@ -80,7 +83,8 @@ class ToolDocument:
         if view == "name":
             return f"{head}{self.title or words}"
         body = f"{head}{self.name}. {words}: {self.description}"
-        return f"{body}. Parameters: {', '.join(self.parameters)}" if self.parameters else body
+        named = ", ".join(self.parameters[:_EMBEDDED_PARAMETERS])
+        return f"{body}. Parameters: {named}" if named else body
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +177,14 @@ class Evidence:
         statistics: The scores' spread over the catalogue.
         version: The state of the index that answered.
         dense_ready: Whether the query and every tool had a vector.
+        script_known: Whether the embedding model knows the script the query is written in.
     """
 
     tools: tuple[ToolEvidence, ...]
     statistics: ScoreStatistics
     version: int
     dense_ready: bool
+    script_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)

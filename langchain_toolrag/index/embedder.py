@@ -13,6 +13,7 @@ from langchain_toolrag.index.embedding import MiniLMEmbeddings, unit_vectors
 from langchain_toolrag.types import Vector
 
 _BATCH = 64
+_LAST_LATIN = "\u024f"
 _FIRST_REST_SECONDS = 1.0
 _LONGEST_REST_SECONDS = 60.0
 _T = TypeVar("_T")
@@ -49,6 +50,13 @@ class Embedder:
     def failure(self) -> str:
         """Why the model failed the last time; empty if it did not."""
         return str(self._failure) if self._failure else ""
+
+    def knows(self, text: str) -> bool:
+        """Return whether the model knows the script of a text; only of MiniLM is it known."""
+        is_english = isinstance(self.embeddings, MiniLMEmbeddings) and self.embeddings.is_default
+        letters = [char for char in text if char.isalpha()]
+        latin = sum(char <= _LAST_LATIN for char in letters)
+        return not is_english or 2 * latin >= len(letters)
 
     def documents(self, texts: Sequence[str]) -> dict[str, Vector]:
         """Embed texts, shortest first so that a batch wastes little on padding.

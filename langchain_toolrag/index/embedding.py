@@ -58,6 +58,11 @@ class MiniLMEmbeddings(Embeddings):
         reset_after_fork(self)
 
     @property
+    def is_default(self) -> bool:
+        """Whether it is the default model, which knows English."""
+        return self.model == DEFAULT_MODEL
+
+    @property
     def loaded(self) -> bool:
         """Whether the model is in memory."""
         return self._loaded is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -193,7 +194,8 @@ class ToolIndex:
         if dense and self._snapshot.documents:
             self.embed()
             vector = self.embedder.query(parsed.text)
-        return self._snapshot.evidence(parsed, vector, candidate_k, filter)
+        found = self._snapshot.evidence(parsed, vector, candidate_k, filter)
+        return replace(found, script_known=self.embedder.knows(parsed.text))
 
     async def aevidence(
         self,
@@ -223,7 +225,8 @@ class ToolIndex:
             if self._snapshot.pending:
                 await asyncio.to_thread(self.embed)
             vector = await self.embedder.aquery(parsed.text)
-        return self._snapshot.evidence(parsed, vector, candidate_k, filter)
+        found = self._snapshot.evidence(parsed, vector, candidate_k, filter)
+        return replace(found, script_known=self.embedder.knows(parsed.text))
 
     def after_fork(self) -> None:
         """Forget locks that a thread of the parent process may hold for ever."""

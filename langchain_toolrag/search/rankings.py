@@ -11,7 +11,8 @@ from typing import TypeAlias, TypeVar
 
 from langchain_toolrag.index.contract import CANDIDATES
 from langchain_toolrag.search.cutoff import Cutoff
-from langchain_toolrag.search.fusion import fuse, ranked
+from langchain_toolrag.search.fusion import fuse, ranked, with_parts
+from langchain_toolrag.search.request import parts_of, request_in
 from langchain_toolrag.types import Evidence, Hit, ToolFilter
 
 ResultT = TypeVar("ResultT")
@@ -38,12 +39,53 @@ Ranking: TypeAlias = Generator[Question, Evidence, list[Hit]]
 """A plan that ends with a ranking, best first."""
 
 
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """A fused ranking and what it was made of.
+
+    Attributes:
+        hits: All candidates, best first.
+        evidence: What the index knows of the request as a whole.
+    """
+
+    hits: list[Hit]
+    evidence: Evidence
+
+
 def hybrid(query: str, cutoff: Cutoff, filter: ToolFilter | None = None) -> Ranking:
     """Rank by fused scores, cosine scale; exactly named tools come first."""
     if not query.strip():
         return []
-    evidence = yield Question(query, filter, max(CANDIDATES, cutoff.limit))
-    return cutoff.apply(fuse(evidence))
+    fused = yield from by_everything(query, max(CANDIDATES, cutoff.limit), filter)
+    return cutoff.apply(fused.hits)
+
+
+def by_everything(
+    query: str,
+    candidates: int,
+    filter: ToolFilter | None,
+    *,
+    dense: bool = True,
+) -> Generator[Question, Evidence, Fused]:
+    """Rank by fused scores, all candidates; a request of several parts by its parts as well.
+
+    Args:
+        query: What the user typed; the request in it is searched for.
+        candidates: How many tools each source puts forward.
+        filter: Which tools may be returned.
+        dense: Whether to embed.
+
+    Returns:
+        The ranking.
+    """
+    request = request_in(query)
+    evidence = yield Question(request, filter, candidates, dense=dense)
+    hits = fuse(evidence)
+    parts = [] if any(tool.exact for tool in evidence.tools) else parts_of(request)
+    of_parts: list[Evidence] = []
+    for part in parts:
+        of_parts.append((yield Question(part, filter, candidates, dense=dense)))
+    return Fused(with_parts(hits, evidence, of_parts), evidence)
 
 
 def semantic(

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from langchain_toolrag.catalogue.names import split_words
+from langchain_toolrag.search.request import request_in
 from langchain_toolrag.selection.conversation import Conversation
 from langchain_toolrag.types import Hit, ScoreStatistics
 
@@ -29,9 +30,9 @@ _LINKS = (
 )  # fmt: skip
 _SENTENCE_END = re.compile(r"(?<=[.?!।。？！])\s+")
 _ASKS = re.compile(
-    r"[?？؟]\W*$|\b(?:shall|should) (?:i|we)\b|\bwould you like\b|\bdo you want\b|\blet me know\b"
-    r"|\bplease (?:provide|tell|confirm|give|let me know|enter|specify|share|upload|choose)\b"
-    r"|\bi(?: will|'ll)? need\b",
+    r"[?？؟]\W*$|\bconfirm(?:ing)?\b|\b(?:how|what) about\b|\b(?:shall|should) (?:i|we)\b"
+    r"|\bwould you like\b|\bdo you want\b|\blet me know\b|\bi(?: will|'ll)? need\b"
+    r"|\bplease (?:provide|tell|confirm|give|let me know|enter|specify|share|upload|choose)\b",
     re.IGNORECASE,
 )
 # "Is there anything else I can help you with?" asks for the next request, not about this one.
@@ -57,18 +58,28 @@ _SMALL = frozenset(
     this time to today tomorrow too true trouble very was way we weekend well were what whats when
     who will with work works worries would yes yeah yep you your youre""".split()  # noqa: SIM905
 )
+_CONSENT = frozenset({"yes", "yeah", "yep", "sure", "fine", "please", "haan"})
 _LONGEST_SMALL_TALK = 12
 
 
-def is_small_talk(text: str) -> bool:
+def is_small_talk(text: str, *, answering: bool = False) -> bool:
     """Return whether a text asks for nothing: a greeting, thanks, a reaction, an emoji.
 
     Every word has to be one that small talk is made of, and one of them a greeting or the like;
     a text without any word is small talk too. English, and greetings of some other languages.
+
+    Args:
+        text: What the user said.
+        answering: Whether the assistant has said something that a "yes" may agree to.
+
+    Returns:
+        Whether it needs no tool.
     """
     words = split_words(text.replace("'", "").replace("’", ""))
     if not words:
         return True
+    if answering and not _CONSENT.isdisjoint(words):
+        return False
     if len(words) > _LONGEST_SMALL_TALK:
         return False
     return any(word in _SOCIAL for word in words) and all(
@@ -91,10 +102,11 @@ def with_context(conversation: Conversation) -> str:
     That is the user's last turn that was more than small talk, and the end of the assistant's last
     message, which often holds the question that the request answers.
     """
-    before = next((text for text in conversation.earlier if not is_small_talk(text)), "")
+    substantial = (text for text in conversation.earlier if not is_small_talk(text))
+    before = request_in(next(substantial, ""))
     parts = (before, conversation.assistant[-_TAIL:])
     said = " ".join(part for part in parts if part)
-    return f"{conversation.query}. Context: {said}" if said else ""
+    return f"{request_in(conversation.query)}. Context: {said}" if said else ""
 
 
 def context_share(

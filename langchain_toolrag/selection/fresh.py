@@ -13,7 +13,7 @@ from langchain_toolrag.index.contract import CANDIDATES
 from langchain_toolrag.index.keyword import parse_query
 from langchain_toolrag.search.confidence import confidence
 from langchain_toolrag.search.fusion import blend, fuse
-from langchain_toolrag.search.rankings import Question, by_meaning, by_words
+from langchain_toolrag.search.rankings import Question, by_everything, by_meaning, by_words
 from langchain_toolrag.selection.conversation import Conversation
 from langchain_toolrag.selection.follow_up import (
     asks,
@@ -23,6 +23,11 @@ from langchain_toolrag.selection.follow_up import (
 )
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.types import Evidence, Hit, Source, ToolEvidence, ToolFilter, ToolId
+
+# Of the requests of eight public sets that have at most 8 words, none whose tool is found has a
+# confidence below 0.2.
+_SHORT_WORDS = 8
+_UNSURE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +66,16 @@ def hybrid(
     a tool's name is not mixed with anything.
     """
     query = conversation.query
-    if is_small_talk(query) and not asks(conversation.assistant):
+    heard = conversation.assistant
+    if is_small_talk(query, answering=bool(heard)) and not asks(heard):
         return Found()
     candidates = max(CANDIDATES, options.cutoff.limit)
-    evidence = yield Question(query, filter, candidates, dense=dense)
-    plain = parse_query(query).text
-    if not evidence.tools and plain != query:  # "Select: a song", "+Alice": no operators, words.
-        evidence = yield Question(plain, filter, candidates, dense=dense)
-    hits, sure = fuse(evidence), confidence(evidence, fuse(evidence))
+    fused = yield from by_everything(query, candidates, filter, dense=dense)
+    words = parse_query(query).text
+    if not fused.hits and words != query:  # "Select: a song", "+Alice": no operators, words.
+        fused = yield from by_everything(words, candidates, filter, dense=dense)
+    hits, evidence = fused.hits, fused.evidence
+    sure = confidence(evidence, hits)
     searched, longer = query, with_context(conversation)
     if longer and not any(tool.exact for tool in evidence.tools):
         contextual = yield Question(longer, filter, candidates, dense=dense)
@@ -77,10 +84,17 @@ def hybrid(
         sure = _mixed(sure, confidence(contextual, told), share)
         hits, searched = blend(hits, told, share), longer
     found = options.cutoff.apply(hits)
-    if sure is not None and sure < options.min_confidence:
+    if sure is not None and sure < _least_confidence(conversation, options):
         found = []
     sources = {hit.id: _source(hit.evidence, options.similarity_threshold) for hit in found}
     return Found(searched, tuple(found), sources, evidence.version, sure)
+
+
+def _least_confidence(conversation: Conversation, options: SelectionOptions) -> float:
+    """A short turn that nothing fits is small talk of a kind we have no words for."""
+    is_short = len(conversation.query.split()) <= _SHORT_WORDS
+    chatting = is_short and not asks(conversation.assistant)
+    return max(options.min_confidence, _UNSURE if chatting else 0.0)
 
 
 def _mixed(plain: float | None, contextual: float | None, share: float) -> float | None:

@@ -1,0 +1,157 @@
+"""How well follow-ups are understood, and how often a tool is bound that nobody asked for.
+
+    python -m tests.benchmark.conversations DIR...      folders with tools.jsonl and queries.jsonl
+
+For every folder with conversations: Recall@5 on turns that have a history, for the request alone,
+ToolRAG's rule and ours, over the same index; then together with the tools called in the last
+three assistant turns, and how many tools that makes. For every folder: how many of 100 turns of
+small talk and of 100 requests that no tool serves bring a tool (tests/cases/data/no_tool.json).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+
+from langchain_toolrag.catalogue.document import document_of
+from langchain_toolrag.index.embedding import MiniLMEmbeddings
+from langchain_toolrag.index.tool_index import ToolIndex
+from langchain_toolrag.plans import run
+from langchain_toolrag.search.fusion import fuse
+from langchain_toolrag.selection import fresh
+from langchain_toolrag.selection.conversation import read_conversation
+from langchain_toolrag.selection.options import SelectionOptions
+
+K = 5
+WINDOW = 3
+OPTIONS = SelectionOptions(k=K)
+NO_TOOL = Path(__file__).parents[1] / "cases" / "data" / "no_tool.json"
+
+
+class Remembering(Embeddings):
+    """MiniLM; a text is embedded once, so that every rule costs the same."""
+
+    def __init__(self):
+        self.model, self.vectors = MiniLMEmbeddings(), {}
+
+    def embed_documents(self, texts):
+        missing = [text for text in texts if text not in self.vectors]
+        if missing:
+            self.vectors.update(zip(missing, self.model.embed_documents(missing), strict=True))
+        return [self.vectors[text] for text in texts]
+
+    def embed_query(self, text):
+        return self.embed_documents([text])[0]
+
+
+def alone(index, conversation):
+    return ids(fuse(index.evidence(conversation.query)))[:K]
+
+
+def toolrags_rule(index, conversation):
+    """At most 6 words, or a best cosine below 0.4: first the hits with the turn before."""
+    evidence = index.evidence(conversation.query)
+    best = max((tool.dense for tool in evidence.tools if tool.dense is not None), default=0)
+    plain = ids(fuse(evidence))[:K]
+    vague = len(conversation.query.split()) <= 6 or best < 0.4
+    if not vague or not conversation.previous_query:
+        return plain
+    enriched = ids(fuse(index.evidence(fresh.enriched(conversation))))[:K]
+    return list(dict.fromkeys([*enriched, *plain]))[:K]
+
+
+def ours(index, conversation):
+    return found(index, conversation, OPTIONS).sources
+
+
+def found(index, conversation, options):
+    def ask(question):
+        return index.evidence(
+            question.query, question.candidate_k, question.filter, dense=question.dense
+        )
+
+    return run(fresh.hybrid(conversation, options, None), ask)
+
+
+RULES = {"request alone": alone, "ToolRAG's rule": toolrags_rule, "ours": ours}
+
+
+def ids(hits):
+    return [hit.id for hit in hits]
+
+
+def recall(query, bound):
+    alternatives = query.get("alternatives") or {}
+    wanted = [{gold, *alternatives.get(gold, ())} for gold in query["relevant"]]
+    return sum(bool(accepted & set(bound)) for accepted in wanted) / len(wanted)
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def follow_ups(folder, index):
+    by_name = {}
+    for document in index.documents:
+        by_name.setdefault(document.name, []).append(document.id)
+    queries = [query for query in lines(folder / "queries.jsonl") if query.get("history")]
+    if not queries:
+        return
+    print(f"{folder.name}: {len(queries)} turns with a history, {len(index.documents)} tools")
+    read = [
+        read_conversation([*query["history"], {"role": "user", "content": query["query"]}])
+        for query in queries
+    ]
+    for name, rule in RULES.items():
+        plain, sticky, count = [], [], []
+        for query, conversation in zip(queries, read, strict=True):
+            bound = list(rule(index, conversation))
+            called = [i for n in conversation.sticky(WINDOW) for i in by_name.get(n, ())]
+            both = {*bound, *called}
+            plain.append(recall(query, bound))
+            sticky.append(recall(query, both))
+            count.append(len(both))
+        print(
+            f"  {name:15} R@{K} {np.mean(plain):.3f} with at most {K} tools; with sticky ones "
+            f"{np.mean(sticky):.3f} with {np.mean(count):.1f}"
+        )
+
+
+def false_bindings(folder, index):
+    turns = json.loads(NO_TOOL.read_text())
+    for least in (0.0, 0.5):
+        options = SelectionOptions(min_confidence=least)
+        rates = {
+            kind: np.mean(
+                [bool(found(index, read_conversation(text), options).hits) for text in texts]
+            )
+            for kind, texts in turns.items()
+        }
+        kept = [
+            bool(found(index, read_conversation(query["query"]), options).hits)
+            for query in lines(folder / "queries.jsonl")
+            if not query.get("history")
+        ]
+        print(
+            f"{folder.name}, min_confidence {least}: a tool is bound for "
+            f"{rates['small_talk']:.0%} of small talk, {rates['outside']:.0%} of requests outside, "
+            f"{np.mean(kept):.0%} of the set's own requests"
+        )
+
+
+def main():
+    embeddings = Remembering()
+    for argument in sys.argv[1:]:
+        folder = Path(argument)
+        index = ToolIndex(embeddings)
+        index.refresh([document_of(tool) for tool in lines(folder / "tools.jsonl")])
+        follow_ups(folder, index)
+        false_bindings(folder, index)
+
+
+if __name__ == "__main__":
+    main()
