@@ -31,6 +31,7 @@ _SUMMARY_SOURCE = "summarization"
 _SUMMARY_PREFIX = "Here is a summary of the conversation to date"
 _CALL_BLOCKS = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call"})
 _RESULT_BLOCKS = frozenset({"tool_result", "function_call_output"})
+_REMEMBERED_TURNS = 10  # User turns whose words are read.
 _TEXT_BLOCKS = frozenset({"text", "input_text", "output_text"})
 
 
@@ -61,7 +62,7 @@ class Conversation:
         earlier: The user's words of the turns before that, latest first.
         assistant: The assistant's last words before the current turn; empty where there are none.
         turn_id: Names the user turn; empty where there is none.
-        calls: Calls of tools, latest first.
+        calls: Calls of tools, latest first; of a tool's calls the latest, and those without result.
         summarised: Whether a summary stands in the place of earlier messages.
     """
 
@@ -120,6 +121,7 @@ class _Reader:
 
     users: list[HumanMessage | ChatMessage] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
+    called: set[str] = field(default_factory=set)
     answered: set[str] = field(default_factory=set)
     turns: int = 0
     assistant_messages: int = 0
@@ -141,13 +143,14 @@ class _Reader:
                 self._add([(message.name, "")], self.assistant_messages + 1)
         elif isinstance(message, (HumanMessage, ChatMessage)):
             self.answered.update(_answered_in_blocks(message))
-            if _is_user_turn(message):
+            if _is_summary(message):
+                self.summarised = True
+            elif _is_user_turn(message):
                 self.in_turn = False
                 self.users.append(message)
-            self.summarised = self.summarised or _is_summary(message)
 
     def conversation(self) -> Conversation:
-        texts = [message_text(user) for user in self.users]
+        texts = [message_text(user) for user in self.users[:_REMEMBERED_TURNS]]
         spoken = [text for text in texts if text]
         return Conversation(
             query=spoken[0] if spoken else "",
@@ -166,7 +169,9 @@ class _Reader:
     def _add(self, calls: Iterable[tuple[str, str]], message: int) -> None:
         for name, identity in calls:
             answered = not identity or identity in self.answered
-            self.calls.append(Call(name, self.turns, message, answered))
+            if name not in self.called or not answered:
+                self.called.add(name)
+                self.calls.append(Call(name, self.turns, message, answered))
 
 
 def _as_messages(messages: Messages) -> list[BaseMessage]:
@@ -174,7 +179,10 @@ def _as_messages(messages: Messages) -> list[BaseMessage]:
         return [HumanMessage(messages)]
     if isinstance(messages, BaseMessage):
         return [messages]
-    converted = convert_to_messages(messages)
+    plain = isinstance(messages, (list, tuple)) and all(
+        isinstance(message, BaseMessage) for message in messages
+    )
+    converted = list(messages) if plain else convert_to_messages(messages)
     if any(isinstance(message, RemoveMessage) for message in converted):
         return _without_removed(converted)
     return converted
@@ -194,10 +202,10 @@ def _without_removed(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def _is_user_turn(message: HumanMessage | ChatMessage) -> bool:
-    """Whether the user said it: not a summary, not a result written as a user's message."""
+    """Whether the user said it: not a notice, not a result written as a user's message."""
     if isinstance(message, ChatMessage) and message.role not in ("user", "human"):
         return False
-    if message.additional_kwargs.get("lc_source") or _is_summary(message):
+    if message.additional_kwargs.get("lc_source"):
         return False
     content = message.content
     if isinstance(content, str):
@@ -207,8 +215,11 @@ def _is_user_turn(message: HumanMessage | ChatMessage) -> bool:
 
 
 def _is_summary(message: BaseMessage) -> bool:
-    marked = message.additional_kwargs.get("lc_source") == _SUMMARY_SOURCE
-    return marked or message_text(message).startswith(_SUMMARY_PREFIX)
+    if message.additional_kwargs.get("lc_source") == _SUMMARY_SOURCE:
+        return True
+    content = message.content
+    text = content if isinstance(content, str) else message_text(message)
+    return text.startswith(_SUMMARY_PREFIX)
 
 
 def _answered_in_blocks(message: BaseMessage) -> Iterator[str]:

@@ -11,13 +11,15 @@ from langchain_toolrag.search.request import request_in
 from langchain_toolrag.selection.conversation import Conversation
 from langchain_toolrag.types import Hit, ScoreStatistics
 
-# Fitted by logistic regression on bench/apibank, bench/sgd_dev and made-up changes of topic; see
-# "Follow-ups" in the README for the figures with every set left out in turn.
-_BIAS = 1.22
-_PER_PROMINENCE = -0.764  # A request that one tool stands out for speaks for itself.
-_PER_OVERLAP = 1.13  # With and without what came before, the same tools are found.
-_PER_LINK = 1.26  # It begins like a continuation.
-_PER_QUESTION = 3.46  # It answers a question.
+# Logistic regression on conversations and made-up changes of topic: see "Measured" in the README;
+# `python -m tests.benchmark.fitting follow-ups` fits it again.
+_WEIGHTS = (
+    0.93,
+    -0.75,  # A request that one tool stands out for speaks for itself.
+    1.3,  # With and without what came before, the same tools are found.
+    0.95,  # It begins like a continuation.
+    3.74,  # It answers a question.
+)
 
 _LEAST_SHARE = 0.2
 _COMPARED = 5  # Tools of either ranking that are compared.
@@ -48,15 +50,14 @@ _SOCIAL = frozenset(
     theek thik""".split()  # noqa: SIM905
 )
 _SMALL = frozenset(
-    """a again all am and anyway are at awake be been beautiful bot buddy by can care catch day
-    did do doing done enough everyone everybody everything feel feeling for friend friends from
-    fun glad going good got guess guys happy hai have having he help helped helpful helping here
-    hope how i ill im in is it its job just kind know later less life like little lot love loved
-    luck made make makes man mate me mean mind mistake moment more much my never new no not now of
-    off on one only problem proud quick quite really rest right saved see seems she smart so
-    soon sounds sounds still sure take talk that thats the them then there they thing things think
-    this time to today tomorrow too true trouble very was way we weekend well were what whats when
-    who will with work works worries would yes yeah yep you your youre""".split()  # noqa: SIM905
+    """a again all am and anyway are at awake be been beautiful bot buddy by can care day did do
+    doing done enough everyone everybody everything feel feeling for friend friends from fun
+    glad going good got guess guys happy hai have having he help helped helpful helping here
+    hope how i ill im in is it its job just kind know like little lot love loved luck made man
+    mate me mean mind mistake more much my never new no not now of one only problem proud quick
+    quite really right saved see seems she smart so soon sounds sounds still sure take that
+    thats the them then there they thing things think this to too true trouble very was way we
+    well were what whats when who will with worries would yes yeah yep you your youre""".split()  # noqa: SIM905
 )
 _CONSENT = frozenset({"yes", "yeah", "yep", "sure", "fine", "please", "haan"})
 _LONGEST_SMALL_TALK = 12
@@ -126,15 +127,38 @@ def context_share(
     Returns:
         A weight from 0.2 to 1.
     """
-    overlap = {hit.id for hit in plain[:_COMPARED]} & {hit.id for hit in contextual[:_COMPARED]}
-    evidence = (
-        _BIAS
-        + _PER_PROMINENCE * _prominence(plain, statistics)
-        + _PER_OVERLAP * len(overlap) / _COMPARED
-        + _PER_LINK * conversation.query.lower().startswith(_LINKS)
-        + _PER_QUESTION * asks(conversation.assistant)
-    )
+    signs = follow_up_signs(conversation, plain, contextual, statistics)
+    evidence = sum(weight * sign for weight, sign in zip(_WEIGHTS, signs, strict=True))
     return _LEAST_SHARE + (1 - _LEAST_SHARE) / (1 + math.exp(-evidence))
+
+
+def follow_up_signs(
+    conversation: Conversation,
+    plain: Sequence[Hit],
+    contextual: Sequence[Hit],
+    statistics: ScoreStatistics,
+) -> tuple[float, ...]:
+    """Return what speaks for and against a request being a follow-up.
+
+    Args:
+        conversation: As in `context_share`.
+        plain: As in `context_share`.
+        contextual: As in `context_share`.
+        statistics: As in `context_share`.
+
+    Returns:
+        The constant 1; by how many standard deviations the best tool for the request alone stands
+        above the catalogue's mean; the share of the five best that both searches have; whether the
+        request begins like a continuation; whether the assistant has asked something.
+    """
+    overlap = {hit.id for hit in plain[:_COMPARED]} & {hit.id for hit in contextual[:_COMPARED]}
+    return (
+        1.0,
+        _prominence(plain, statistics),
+        len(overlap) / _COMPARED,
+        float(conversation.query.lower().startswith(_LINKS)),
+        float(asks(conversation.assistant)),
+    )
 
 
 def _prominence(hits: Sequence[Hit], statistics: ScoreStatistics) -> float:

@@ -75,32 +75,39 @@ def hybrid(
     if not fused.hits and words != query:  # "Select: a song", "+Alice": no operators, words.
         fused = yield from by_everything(words, candidates, filter, dense=dense)
     hits, evidence = fused.hits, fused.evidence
-    sure = confidence(evidence, hits)
+    sure = at_best = confidence(evidence, hits)
     searched, longer = query, with_context(conversation)
     if longer and not any(tool.exact for tool in evidence.tools):
         contextual = yield Question(longer, filter, candidates, dense=dense)
         told = fuse(contextual, named_first=False)
         share = context_share(conversation, hits, told, evidence.statistics)
-        sure = _mixed(sure, confidence(contextual, told), share)
+        in_context = confidence(contextual, told)
+        if sure is not None and in_context is not None:
+            at_best = max(sure, in_context)
+            sure = (1 - share) * sure + share * in_context
         hits, searched = blend(hits, told, share), longer
-    found = options.cutoff.apply(hits)
-    if sure is not None and sure < _least_confidence(conversation, options):
-        found = []
+    found = [] if _nothing_fits(conversation, options, sure, at_best) else hits
+    found = options.cutoff.apply(found)
     sources = {hit.id: _source(hit.evidence, options.similarity_threshold) for hit in found}
     return Found(searched, tuple(found), sources, evidence.version, sure)
 
 
-def _least_confidence(conversation: Conversation, options: SelectionOptions) -> float:
-    """A short turn that nothing fits is small talk of a kind we have no words for."""
+def _nothing_fits(
+    conversation: Conversation,
+    options: SelectionOptions,
+    sure: float | None,
+    at_best: float | None,
+) -> bool:
+    """Whether to bind nothing: as the user wants it, or for small talk we have no words for.
+
+    A short turn to which neither search finds anything that fits is taken for small talk, unless
+    the assistant has asked something.
+    """
+    if sure is None or at_best is None:
+        return False
     is_short = len(conversation.query.split()) <= _SHORT_WORDS
-    chatting = is_short and not asks(conversation.assistant)
-    return max(options.min_confidence, _UNSURE if chatting else 0.0)
-
-
-def _mixed(plain: float | None, contextual: float | None, share: float) -> float | None:
-    if plain is None or contextual is None:
-        return None
-    return (1 - share) * plain + share * contextual
+    chatting = is_short and at_best < _UNSURE and not asks(conversation.assistant)
+    return sure < options.min_confidence or chatting
 
 
 def classic(

@@ -4,7 +4,8 @@
 
 For every folder with conversations: Recall@5 on turns that have a history, for the request alone,
 ToolRAG's rule and ours, over the same index; then together with the tools called in the last
-three assistant turns, and how many tools that makes. For every folder: how many of 100 turns of
+three assistant turns, and how many tools that makes. For every folder, and for the catalogue of
+tests/cases: how many of 100 turns of
 small talk and of 100 requests that no tool serves bring a tool (tests/cases/data/no_tool.json).
 """
 
@@ -29,7 +30,7 @@ from langchain_toolrag.selection.options import SelectionOptions
 K = 5
 WINDOW = 3
 OPTIONS = SelectionOptions(k=K)
-NO_TOOL = Path(__file__).parents[1] / "cases" / "data" / "no_tool.json"
+CASES = Path(__file__).parents[1] / "cases" / "data"
 
 
 class Remembering(Embeddings):
@@ -121,36 +122,39 @@ def follow_ups(folder, index):
         )
 
 
-def false_bindings(folder, index):
-    turns = json.loads(NO_TOOL.read_text())
+def false_bindings(name, index, requests):
+    turns = json.loads((CASES / "no_tool.json").read_text())
     for least in (0.0, 0.5):
         options = SelectionOptions(min_confidence=least)
-        rates = {
-            kind: np.mean(
-                [bool(found(index, read_conversation(text), options).hits) for text in texts]
-            )
-            for kind, texts in turns.items()
-        }
-        kept = [
-            bool(found(index, read_conversation(query["query"]), options).hits)
-            for query in lines(folder / "queries.jsonl")
-            if not query.get("history")
-        ]
+
+        def bound(texts, options=options):
+            hits = [found(index, read_conversation(text), options).hits for text in texts]
+            return f"{np.mean([bool(found_some) for found_some in hits]):.0%}" if texts else "-"
+
         print(
-            f"{folder.name}, min_confidence {least}: a tool is bound for "
-            f"{rates['small_talk']:.0%} of small talk, {rates['outside']:.0%} of requests outside, "
-            f"{np.mean(kept):.0%} of the set's own requests"
+            f"{name}, min_confidence {least}: a tool is bound for {bound(turns['small_talk'])} of "
+            f"small talk, {bound(turns['outside'])} of requests outside, {bound(requests)} of the "
+            "set's own first requests"
         )
+
+
+def indexed(definitions, embeddings):
+    index = ToolIndex(embeddings)
+    index.refresh([document_of(definition) for definition in definitions])
+    return index
 
 
 def main():
     embeddings = Remembering()
+    shared = json.loads((CASES / "01_catalogue.json").read_text())["tools"]
+    false_bindings("cases/01", indexed(shared, embeddings), [])
     for argument in sys.argv[1:]:
         folder = Path(argument)
-        index = ToolIndex(embeddings)
-        index.refresh([document_of(tool) for tool in lines(folder / "tools.jsonl")])
+        index = indexed(lines(folder / "tools.jsonl"), embeddings)
         follow_ups(folder, index)
-        false_bindings(folder, index)
+        queries = lines(folder / "queries.jsonl")
+        first = [query["query"] for query in queries if not query.get("history")]
+        false_bindings(folder.name, index, first)
 
 
 if __name__ == "__main__":

@@ -427,10 +427,9 @@ class TestTheTools:
     async def test_a_selector_with_tools_keeps_them(self, run, tools, rag, model):
         other = make_tool("feed_cat", "Feeds the cat.")
         agent = create_react_agent(model, [*tools, other], tool_selector=ToolRAGNode(rag=rag))
-        await run.ask(agent, "feed the cat")
+        await run.ask(agent, "play a song and feed the cat")
 
-        assert "feed_cat" not in model.bound[0]
-        assert len(model.bound[0]) == 1
+        assert model.bound == [["play_song"]]
 
     async def test_provider_tools_of_the_agent_alone_are_bound_too(self, run, tools, rag, model):
         given = [*tools, {"type": "web_search_20250305", "name": "web_search"}]

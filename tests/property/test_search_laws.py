@@ -2,8 +2,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_toolrag.search.cutoff import Cutoff
-from langchain_toolrag.search.fusion import EXACT_LEAD, fuse
+from langchain_toolrag.search.fusion import EXACT_LEAD, blend, fuse, with_parts
 from langchain_toolrag.search.rankings import by_meaning, by_words
+from langchain_toolrag.search.request import parts_of, request_in
 from langchain_toolrag.types import Evidence, Hit, ScoreStatistics, ToolEvidence
 
 laws = settings(derandomize=True, deadline=None, max_examples=300)
@@ -165,3 +166,80 @@ def test_what_an_adaptive_cut_leaves_out_is_below_the_margin_or_beyond_the_most(
     kept = Cutoff(margin=margin).apply(hits)
     if len(kept) < len(hits) and len(kept) < Cutoff().max_k:
         assert hits[len(kept)].score < hits[0].score - margin
+
+
+@laws_of_ties
+@given(ties, ties, st.sampled_from([0.0, 0.2, 0.5, 0.7, 1.0]), st.randoms(use_true_random=False))
+def test_the_order_of_two_rankings_does_not_change_their_blend(one, other, share, random):
+    plain, contextual = fuse(one), fuse(other)
+    blended = blend(plain, contextual, share)
+    shuffled = [random.sample(hits, len(hits)) for hits in (plain, contextual)]
+    assert blend(*shuffled, share) == blended
+    assert [(-hit.score, hit.id) for hit in blended] == sorted(
+        (-hit.score, hit.id) for hit in blended
+    )
+    assert [hit.rank for hit in blended] == list(range(1, len(blended) + 1))
+    assert {hit.id for hit in blended} == {hit.id for hit in (*plain, *contextual)}
+
+
+@laws_of_ties
+@given(ties, ties, st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]))
+def test_which_of_two_rankings_comes_first_does_not_change_their_scores(one, other, share):
+    plain, contextual = fuse(one), fuse(other)
+    there, back = blend(plain, contextual, share), blend(contextual, plain, 1 - share)
+    assert [(hit.id, hit.score) for hit in there] == [(hit.id, hit.score) for hit in back]
+
+
+@laws
+@given(anything, st.lists(anything, max_size=4), st.randoms(use_true_random=False))
+def test_the_order_of_the_parts_does_not_change_the_ranking(whole, parts, random):
+    shuffled = random.sample(parts, len(parts))
+    scored, again = (
+        [(hit.id, hit.score) for hit in with_parts(fuse(whole), whole, given)]
+        for given in (parts, shuffled)
+    )
+    assert scored == again
+
+
+pieces = st.sampled_from(
+    [
+        "play a song", "send the mail", " and ", " then ", ". ", "; ", "\n", " ", "```", "> ", "'", '"',
+        "<data>", "</data>", "<file", "{", "]", "x" * 120, "Subject: rain", "https://a.b/c", "ERROR ",
+        "2026-01-05 10:00", "with the text: ", "word " * 70, "“", "”", "。", "天気",
+    ]
+)  # fmt: skip
+any_text = st.text(max_size=200) | st.lists(pieces, max_size=25).map("".join)
+
+
+@settings(laws, max_examples=1000)
+@given(any_text)
+def test_any_text_has_a_request_of_its_own_words(text):
+    request = request_in(text)
+    assert request == request.strip()
+    assert bool(request) is bool(text.strip())
+    assert set(request.split()) <= {*text.split(), *request_words(text)}
+
+
+def request_words(text):
+    """Words that stand in a text once its payloads are cut out: parts of words, and `url`."""
+    return [word for word in request_in(text).split() if word in text or "url" in word]
+
+
+@settings(laws, max_examples=1000)
+@given(any_text)
+def test_the_request_in_a_request_is_made_of_it(text):
+    request = request_in(text)
+    again = request_in(request)
+    assert len(again) <= len(request)
+    assert set(again.split()) <= set(request.split()) or "url" in again
+
+
+@settings(laws, max_examples=1000)
+@given(any_text)
+def test_any_request_has_no_part_or_two_to_four_of_its_own_in_their_order(text):
+    parts = parts_of(text)
+    assert len(parts) in (0, 2, 3, 4)
+    position = 0
+    for part in parts:
+        assert len(part.split()) >= 3
+        position = text.index(part, position) + len(part)

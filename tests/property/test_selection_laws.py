@@ -7,7 +7,7 @@ import json
 
 from classic_oracle import classic_select, classic_test_select
 from conversations import calling, results, said, user
-from fakes import CATALOGUE, HashingEmbeddings, make_catalogue
+from fakes import CATALOGUE, HashingEmbeddings, make_catalogue, make_tool
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import (
@@ -278,3 +278,28 @@ def test_classic_explains_as_toolrags_test_select_does(asked):
     explained = [(tool.name, tool.source) for tool in classic().explain(history)]
     expected = classic_test_select(classic(), history)
     assert explained == expected or not expected
+
+
+SMALL_TALK = ["hi", "Hello there!", "thanks a lot", "ok cool", "👍", "Good evening", "?!", "merci"]
+catalogues = st.lists(
+    st.tuples(
+        st.sampled_from(["hello", "say_thanks", "good_evening_light", "weather", "merci"]),
+        st.sampled_from(["", "Says hello and thanks.", "Good evening, ok?", "👍", "Cool."]),
+    ),
+    min_size=1,
+    max_size=5,
+    unique_by=lambda tool: tool[0],
+)
+
+
+@laws
+@given(catalogues, st.sampled_from(SMALL_TALK), st.booleans())
+def test_small_talk_adds_no_tool_whatever_the_catalogue(catalogue, talk, answered):
+    tools = [make_tool(name, description) for name, description in catalogue]
+    rag = ToolRAG(tools, embeddings=HashingEmbeddings())
+    before = rag.select([user(catalogue[0][0], id="0")])
+    history = [user(catalogue[0][0], id="0"), *([said()] if answered else []), user(talk, id="1")]
+    selection = rag.select(history, previous=before.state)
+    assert selection.names == before.names
+    assert selection.state["found"] == []
+    assert rag.select(talk).tools == ()

@@ -226,3 +226,31 @@ def test_vectors_that_cannot_be_used_count_as_a_failure(clock):
 def test_a_model_that_is_not_ours_counts_as_loaded():
     assert Embedder(HashingEmbeddings()).ready
     assert not Embedder(MiniLMEmbeddings()).ready
+
+
+class TestScripts:
+    @pytest.mark.parametrize(
+        ("text", "known"),
+        [
+            ("weather in Pune", True),
+            ("Wetter in Köln, déjà vu, Łódź", True),
+            ("", True),
+            ("👍 12 + 3", True),
+            ("東京の天気", False),
+            ("погода в Москве", False),
+            ("मौसम", False),
+            ("طقس القاهرة", False),
+            ("καιρός", False),
+            ("send_email で 送信", True),
+            ("mail 東京の天気予報", False),
+            ("abc где", True),
+        ],
+    )
+    def test_minilm_knows_a_text_of_which_half_the_letters_are_latin(self, text, known):
+        assert Embedder(MiniLMEmbeddings()).knows(text) is known
+
+    @pytest.mark.parametrize(
+        "model", [HashingEmbeddings(), MiniLMEmbeddings("some/multilingual-model")]
+    )
+    def test_any_other_model_is_taken_to_know_every_script(self, model):
+        assert Embedder(model).knows("東京の天気")

@@ -6,8 +6,17 @@ from documents import make_document, make_evidence
 from fakes import HashingEmbeddings
 
 from langchain_toolrag.index.tool_index import ToolIndex
-from langchain_toolrag.search.fusion import EXACT_LEAD, LEXICAL_WEIGHT, fuse, ranked
-from langchain_toolrag.types import Evidence, ScoreStatistics
+from langchain_toolrag.search.fusion import (
+    EXACT_LEAD,
+    LEXICAL_WEIGHT,
+    PARTS_WEIGHT,
+    UNKNOWN_SCRIPT_WEIGHT,
+    blend,
+    fuse,
+    ranked,
+    with_parts,
+)
+from langchain_toolrag.types import Evidence, Hit, ScoreStatistics
 
 STATISTICS = ScoreStatistics(
     dense_mean=0.2, dense_deviation=0.1, lexical_mean=1.0, lexical_deviation=2.0
@@ -146,3 +155,140 @@ def test_any_score_can_be_ranked_by():
     tools = [make_evidence("a", keyword=2), make_evidence("b", keyword=12)]
     hits = ranked(tools, lambda tool: tool.keyword)
     assert [(hit.id, hit.score, hit.rank) for hit in hits] == [("b", 12, 1), ("a", 2, 2)]
+
+
+def test_in_a_script_that_the_model_does_not_know_words_count_most():
+    tools = (make_evidence("meant", 0.5, 1.0), make_evidence("worded", 0.3, 3.0))
+    known, unknown = (
+        fuse(Evidence(tools, STATISTICS, version=1, dense_ready=True, script_known=knows))
+        for knows in (True, False)
+    )
+    assert ids(known) == ["meant", "worded"]
+    assert ids(unknown) == ["worded", "meant"]
+    ratio = UNKNOWN_SCRIPT_WEIGHT / (1 - UNKNOWN_SCRIPT_WEIGHT)
+    assert unknown[0].score == pytest.approx(0.3 + ratio * 0.1 * (3.0 - 1.0) / 2.0)
+
+
+def test_without_vectors_the_script_does_not_matter():
+    tools = (make_evidence("a", None, 2.0), make_evidence("b", None, 8.0))
+    unknown = Evidence(tools, STATISTICS, version=1, dense_ready=False, script_known=False)
+    assert fuse(unknown) == fused(*tools)
+
+
+def test_named_tools_come_first_only_if_asked_for():
+    for dense in (0.1, None):
+        tools = (make_evidence("a", 0.9 if dense else None, 9.0),)
+        named = make_evidence("b", dense, 1.0, 10, exact=True)
+        evidence = Evidence((*tools, named), STATISTICS, version=1, dense_ready=True)
+        assert ids(fuse(evidence)) == ["b", "a"]
+        assert ids(fuse(evidence, named_first=False)) == ["a", "b"]
+
+
+def hits_of(**scores):
+    return [
+        Hit(name, score, rank, make_evidence(name, score))
+        for rank, (name, score) in enumerate(scores.items(), start=1)
+    ]
+
+
+def scores_of(hits):
+    return {hit.id: hit.score for hit in hits}
+
+
+class TestBlend:
+    PLAIN, CONTEXTUAL = hits_of(a=0.9, b=0.6, c=0.1), hits_of(b=0.8, a=0.4, c=0.3)
+
+    def test_a_share_of_none_is_the_plain_ranking(self):
+        assert blend(self.PLAIN, self.CONTEXTUAL, 0.0) == self.PLAIN
+
+    def test_a_share_of_all_is_the_other_ranking(self):
+        blended = blend(self.PLAIN, self.CONTEXTUAL, 1.0)
+        assert [(hit.id, hit.score) for hit in blended] == [("b", 0.8), ("a", 0.4), ("c", 0.3)]
+
+    def test_a_score_is_the_two_in_their_shares_and_ranks_are_new(self):
+        blended = blend(self.PLAIN, self.CONTEXTUAL, 0.6)
+        assert scores_of(blended) == pytest.approx({"b": 0.72, "a": 0.6, "c": 0.22})
+        assert [(hit.id, hit.rank) for hit in blended] == [("b", 1), ("a", 2), ("c", 3)]
+
+    def test_a_tool_that_one_lacks_has_its_lowest_score_there(self):
+        blended = blend(hits_of(a=0.9, b=0.6), hits_of(c=0.8, d=-0.2), 0.25)
+        expected = {
+            "a": 0.75 * 0.9 + 0.25 * -0.2,
+            "b": 0.75 * 0.6 + 0.25 * -0.2,
+            "c": 0.75 * 0.6 + 0.25 * 0.8,
+            "d": 0.75 * 0.6 + 0.25 * -0.2,
+        }
+        assert scores_of(blended) == pytest.approx(expected)
+
+    def test_equal_scores_come_in_order_of_id(self):
+        assert ids(blend(hits_of(b=0.5, a=0.3), hits_of(a=0.5, b=0.3), 0.5)) == ["a", "b"]
+
+    def test_where_one_finds_nothing_the_order_is_that_of_the_other(self):
+        assert ids(blend(self.PLAIN, [], 0.5)) == ["a", "b", "c"]
+        assert ids(blend([], self.CONTEXTUAL, 0.5)) == ["b", "a", "c"]
+        assert blend([], [], 0.5) == []
+
+    @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+    def test_the_evidence_is_that_of_the_plain_ranking(self, share):
+        evidence = {hit.id: hit.evidence for hit in blend(self.PLAIN, self.CONTEXTUAL, share)}
+        assert evidence == {hit.id: hit.evidence for hit in self.PLAIN}
+
+
+def part(mean=0.2, deviation=0.1, **scores):
+    tools = tuple(make_evidence(name, score) for name, score in scores.items())
+    return Evidence(tools, ScoreStatistics(mean, deviation), version=1, dense_ready=True)
+
+
+class TestWithParts:
+    WHOLE = part(a=0.5, b=0.4, c=0.3)
+    HITS = fuse(WHOLE)
+
+    def test_without_parts_the_ranking_stays(self):
+        assert with_parts(self.HITS, self.WHOLE, []) == self.HITS
+
+    def test_a_part_like_the_whole_changes_nothing(self):
+        same = with_parts(self.HITS, self.WHOLE, [self.WHOLE])
+        assert ids(same) == ids(self.HITS)
+        assert scores_of(same) == pytest.approx(scores_of(self.HITS))
+
+    def test_a_tool_has_the_score_of_its_best_part(self):
+        parts = [part(a=0.9, b=0.1, c=0.1), part(a=0.1, b=0.1, c=0.8)]
+        best, whole = {"a": 0.9, "b": 0.1, "c": 0.8}, scores_of(self.HITS)
+        expected = {
+            name: (1 - PARTS_WEIGHT) * whole[name] + PARTS_WEIGHT * best[name] for name in best
+        }
+        found = with_parts(self.HITS, self.WHOLE, parts)
+        assert scores_of(found) == pytest.approx(expected)
+        assert with_parts(self.HITS, self.WHOLE, parts[::-1]) == found
+
+    def test_scores_of_a_part_are_brought_to_the_scale_of_the_whole(self):
+        stretched = part(0.5, 0.2, a=0.5 + 2 * 0.3, b=0.5 + 2 * 0.2, c=0.5 + 2 * 0.1)
+        found = with_parts(self.HITS, self.WHOLE, [stretched])
+        assert scores_of(found) == pytest.approx(scores_of(self.HITS))
+
+    def test_scores_without_variance_are_moved_and_not_stretched(self):
+        flat = part(0.7, 0.0, a=0.7, b=0.7, c=0.7)
+        found = scores_of(with_parts(self.HITS, self.WHOLE, [flat]))
+        expected = {
+            name: (1 - PARTS_WEIGHT) * score + PARTS_WEIGHT * 0.2
+            for name, score in scores_of(self.HITS).items()
+        }
+        assert found == pytest.approx(expected)
+
+    def test_a_tool_that_a_part_alone_finds_is_there_too(self):
+        found = scores_of(with_parts(self.HITS, self.WHOLE, [part(d=0.9)]))
+        assert found.keys() == set("abcd")
+        assert found["d"] == pytest.approx((1 - PARTS_WEIGHT) * 0.3 + PARTS_WEIGHT * 0.9)
+
+    def test_a_part_that_finds_nothing_does_not_change_the_order(self):
+        assert ids(with_parts(self.HITS, self.WHOLE, [part()])) == ["a", "b", "c"]
+
+    def test_a_tool_that_a_part_names_is_not_lifted(self):
+        named = Evidence(
+            (make_evidence("c", 0.3, exact=True),), self.WHOLE.statistics, 1, dense_ready=True
+        )
+        assert max(scores_of(with_parts(self.HITS, self.WHOLE, [named])).values()) <= 0.5
+
+    def test_equal_scores_come_in_order_of_id(self):
+        hits = fuse(part(b=0.5, a=0.5))
+        assert ids(with_parts(hits, part(), [part(b=0.4, a=0.4)])) == ["a", "b"]

@@ -172,7 +172,7 @@ class TestTurns:
         history = [*turn("weather in Pune"), user("do it for kolkata too")]
         first = rag.select(history)
         second = rag.select(history, previous=first.state)
-        assert first.query == "do it for kolkata too. Context: weather in Pune"
+        assert first.query == "do it for kolkata too. Context: weather in Pune Done."
         assert second.query == first.query
 
 
@@ -187,7 +187,7 @@ class TestOrder:
         assert len(selections[-1].names) > len(selections[0].names)
 
     def test_tools_bound_before_say_so(self):
-        rag = toolrag(k=1, vague_words=0, vague_score=0)
+        rag = toolrag(k=1)
         _, second = in_turns(rag, "weather in a city", "sends an email")
         assert second.reasons["get_weather"] == "kept"
 
@@ -489,9 +489,9 @@ def test_k_places_are_filled_after_the_filter_not_before():
 
 
 class TestFollowUps:
-    def test_a_vague_follow_up_is_searched_for_with_the_request_before(self, rag, embeddings):
+    def test_a_follow_up_is_searched_for_with_what_was_said_before(self, rag, embeddings):
         selection = rag.select([*turn("current weather in Pune"), user("do it for kolkata too")])
-        enriched = "do it for kolkata too. Context: current weather in Pune"
+        enriched = "do it for kolkata too. Context: current weather in Pune Done."
         assert embeddings.queries == ["do it for kolkata too", enriched]
         assert selection.query == enriched
         assert selection.names[0] == "get_weather"

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import logging
 
@@ -11,6 +12,7 @@ STATE = SelectionState(
     search_id="5e",
     offer="0a1b2c3d4e5f6071",
     turn=2,
+    confidence=0.75,
     bound=("weather/get_weather", "send_email"),
     found={"send_email": "text", "weather/get_weather": "both"},
     loaded=("send_email",),
@@ -34,7 +36,15 @@ def test_a_state_is_only_json_values():
         for part in inner if isinstance(value, (dict, list)) else ():
             yield from kinds(part)
 
-    assert set(kinds(STATE.as_json())) <= {dict, list, str, int, bool}
+    assert set(kinds(STATE.as_json())) <= {dict, list, str, int, float, bool}
+
+
+@pytest.mark.parametrize("confidence", [None, 0.0, 0.25, 1.0])
+def test_the_confidence_survives_json_and_so_does_its_absence(confidence):
+    state = dataclasses.replace(STATE, confidence=confidence)
+    again = read_state(json.loads(json.dumps(state.as_json())))
+    assert again.confidence == confidence
+    assert again == state
 
 
 @pytest.mark.parametrize("nothing", [None, {}])
@@ -57,6 +67,7 @@ BROKEN = [
     {**STATE.as_json(), "bound": None},
     {**STATE.as_json(), "turn": "two"},
     {**STATE.as_json(), "found": 7},
+    {**STATE.as_json(), "confidence": "high"},
     {**STATE.as_json(), "used": {"get_weather": None}},
 ]
 
