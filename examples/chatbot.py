@@ -67,7 +67,8 @@ def _turn(agent: Any, rag: ToolRAG, text: str) -> None:
     state = agent.get_state(THREAD).values
     messages = [*state.get("messages", ()), HumanMessage(text)]
     start = time.perf_counter()
-    selection = rag.select(messages, previous=state.get("toolrag_state"))
+    memory = state.get("toolrag_state", {}).get("tool_selector")
+    selection = rag.select(messages, previous=memory)
     _show(selection, (time.perf_counter() - start) * 1000)
     result = agent.invoke({"messages": [HumanMessage(text)]}, THREAD)
     for message in result["messages"][len(messages) :]:

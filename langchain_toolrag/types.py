@@ -257,8 +257,8 @@ class Selection:
         turn_id: Names the user turn; equal ids, equal turn.
         index_version: The state of the index that answered.
         degraded: Why the answer is not what it should be; empty if it is.
-        confidence: How sure the search is that some tool fits, 0 to 1; None where the
-            catalogue has no calibration.
+        confidence: How sure the search is that some tool fits, 0 to 1; None where it cannot say:
+            for small talk, by `classic`, and while there are no vectors.
         prefix_changed: Whether the bound list is something other than the previous one with
             additions at its end, which empties a provider's prompt cache.
         tokens: Approximate tokens of the bound tools' definitions.

@@ -14,22 +14,24 @@ from langchain_toolrag.types import Hit, ScoreStatistics
 # Logistic regression on conversations and made-up changes of topic: see "Measured" in the README;
 # `python -m tests.benchmark.fitting follow-ups` fits it again.
 _WEIGHTS = (
-    0.93,
-    -0.75,  # A request that one tool stands out for speaks for itself.
-    1.3,  # With and without what came before, the same tools are found.
-    0.95,  # It begins like a continuation.
-    3.74,  # It answers a question.
+    0.75,
+    -0.72,  # A request that one tool stands out for speaks for itself.
+    1.34,  # With and without what came before, the same tools are found.
+    1.33,  # It begins like a continuation.
+    3.75,  # It answers a question.
 )
 
 _LEAST_SHARE = 0.2
+_LARGEST_EXPONENT = 700.0  # Beyond it `exp` overflows.
 _COMPARED = 5  # Tools of either ranking that are compared.
 _TAIL = 200  # Characters of the assistant's last message: a question stands at its end.
 _LAST_SENTENCES = 2
 
-_LINKS = (
-    "actually", "again", "also ", "and ", "but ", "how about", "instead", "no", "ok", "or ",
-    "same ", "sure", "then ", "what about", "yeah", "yep", "yes",
-)  # fmt: skip
+_LINKS = re.compile(
+    r"(?:actually|again|also|and|but|how about|instead|no|ok|or|same|sure|then|what about|yeah"
+    r"|yep|yes)\b",
+    re.IGNORECASE,
+)
 _SENTENCE_END = re.compile(r"(?<=[.?!।。？！])\s+")
 _ASKS = re.compile(
     r"[?？؟]\W*$|\bconfirm(?:ing)?\b|\b(?:how|what) about\b|\b(?:shall|should) (?:i|we)\b"
@@ -46,7 +48,7 @@ _SOCIAL = frozenset(
     okay oh okey perfect please sorry super superb sweet tada ta thank thanks thanx thnx thx ty
     tysm welcome wonderful wow yay yikes yo merci gracias danke dhanyavaad dhanyawad shukriya
     namaste hola ciao bonjour arigato arigatou obrigado obrigada spasibo brilliant impressive
-    interesting noted understood cheerio morning evening afternoon night oops haan accha achha
+    interesting noted understood cheerio oops haan accha achha
     theek thik""".split()  # noqa: SIM905
 )
 _SMALL = frozenset(
@@ -60,6 +62,7 @@ _SMALL = frozenset(
     well were what whats when who will with worries would yes yeah yep you your youre""".split()  # noqa: SIM905
 )
 _CONSENT = frozenset({"yes", "yeah", "yep", "sure", "fine", "please", "haan"})
+_TIME_OF_DAY = re.compile(r"\bgood (?:morning|afternoon|evening|night|day)\b", re.IGNORECASE)
 _LONGEST_SMALL_TALK = 12
 
 
@@ -76,7 +79,7 @@ def is_small_talk(text: str, *, answering: bool = False) -> bool:
     Returns:
         Whether it needs no tool.
     """
-    words = split_words(text.replace("'", "").replace("’", ""))
+    words = split_words(_TIME_OF_DAY.sub("hello", text.replace("'", "").replace("’", "")))
     if not words:
         return True
     if answering and not _CONSENT.isdisjoint(words):
@@ -90,7 +93,7 @@ def is_small_talk(text: str, *, answering: bool = False) -> bool:
 
 def asks(text: str) -> bool:
     """Return whether a message ends with a question or an offer that wants an answer."""
-    sentences = [part for part in _SENTENCE_END.split(text.strip()) if part]
+    sentences = [part for part in _SENTENCE_END.split(text.strip()[-_TAIL:]) if part]
     return any(
         _ASKS.search(sentence) and not _CLOSES.search(sentence)
         for sentence in sentences[-_LAST_SENTENCES:]
@@ -129,7 +132,7 @@ def context_share(
     """
     signs = follow_up_signs(conversation, plain, contextual, statistics)
     evidence = sum(weight * sign for weight, sign in zip(_WEIGHTS, signs, strict=True))
-    return _LEAST_SHARE + (1 - _LEAST_SHARE) / (1 + math.exp(-evidence))
+    return _LEAST_SHARE + (1 - _LEAST_SHARE) / (1 + math.exp(min(-evidence, _LARGEST_EXPONENT)))
 
 
 def follow_up_signs(
@@ -156,7 +159,7 @@ def follow_up_signs(
         1.0,
         _prominence(plain, statistics),
         len(overlap) / _COMPARED,
-        float(conversation.query.lower().startswith(_LINKS)),
+        float(bool(_LINKS.match(conversation.query))),
         float(asks(conversation.assistant)),
     )
 

@@ -34,6 +34,7 @@ def test_the_demo_keeps_the_weather_tool_for_do_it_for_kolkata_too():
         == 7
     )
     assert "not a language model" in printed
+    assert re.search(r"kept +.*get_weather_forecast", printed)  # What it shows is what is bound.
 
 
 def test_the_mcp_chatbot_calls_tools_of_servers_that_run_as_processes():

@@ -406,8 +406,7 @@ def median_of_best(documents, options):
     model = HashingEmbeddings()
     views = [view_texts(document, options) for document in documents]
     rows = [
-        sum(weight * np.array(model.embed_query(text)) for text, weight in texts)
-        for texts in views
+        sum(weight * np.array(model.embed_query(text)) for text, weight in texts) for texts in views
     ]
     return np.median((np.array(model.embed_documents(list(PROBES))) @ np.array(rows).T).max(axis=1))
 

@@ -28,7 +28,7 @@ class TestSmallTalk:
             "Thx :)",
             "ok cool",
             "That's awesome",
-            "That’s great, I’m really happy wow",
+            "That’s great, I’m really happy, wow",
             "haha you are amazing lol",
             "never mind, sorry",
             "bye, see you soon",
