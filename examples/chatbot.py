@@ -5,15 +5,12 @@ python examples/chatbot.py                             talk to the stand-in, no 
 python examples/chatbot.py --model openai:gpt-5-mini   talk to a real model
 """
 
-import argparse
 import time
-from collections.abc import Iterator
 from typing import Any
 
-from langchain.chat_models import init_chat_model
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from stand_in import NOTICE, StandInModel
+from terminal import chat_model, options, said
 from tools import TOOLS
 
 from langchain_toolrag import Selection, ToolRAG, ToolRAGNode, create_react_agent
@@ -32,13 +29,8 @@ THREAD: Any = {"configurable": {"thread_id": "chat"}}
 
 def main() -> None:
     """Chat until the input ends."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--model", help="provider:name, as init_chat_model takes it")
-    parser.add_argument("--demo", action="store_true", help="play a scripted conversation")
-    arguments = parser.parse_args()
-    model = init_chat_model(arguments.model) if arguments.model else StandInModel()
-    if not arguments.model:
-        print(f"{NOTICE} Answers come from fixed rules; pass --model for a real one.\n")
+    arguments = options(__doc__)
+    model = chat_model(arguments.model)
     rag = ToolRAG(TOOLS)
     start = time.perf_counter()
     rag.index()
@@ -46,20 +38,8 @@ def main() -> None:
     agent = create_react_agent(
         model, TOOLS, tool_selector=ToolRAGNode(rag=rag), checkpointer=InMemorySaver()
     )
-    for text in DEMO if arguments.demo else _typed():
-        if arguments.demo:
-            print(f"you> {text}")
+    for text in said(DEMO if arguments.demo else None):
         _turn(agent, rag, text)
-
-
-def _typed() -> Iterator[str]:
-    while True:
-        try:
-            text = input("you> ").strip()
-        except EOFError:
-            return
-        if text:
-            yield text
 
 
 def _turn(agent: Any, rag: ToolRAG, text: str) -> None:
