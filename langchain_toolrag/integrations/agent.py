@@ -22,6 +22,7 @@ from pydantic import BaseModel, create_model
 from typing_extensions import TypedDict, get_type_hints
 
 from langchain_toolrag.catalogue.catalogue import build_catalogue
+from langchain_toolrag.catalogue.document import is_providers_own
 from langchain_toolrag.errors import InvalidToolError
 from langchain_toolrag.integrations.binding import bind_tools
 from langchain_toolrag.integrations.memory import latest, merge_memories
@@ -124,11 +125,18 @@ def _executed_tools(selector: ToolRAGNode, tools: Sequence[Tool] | ToolNode) -> 
 
 
 def _passed_through(selector: ToolRAGNode, tools: Sequence[Tool] | ToolNode) -> list[Tool]:
-    """Return the provider tools that the selector does not bring itself."""
+    """Return the dicts that the selector neither selects nor passes through itself."""
     if isinstance(tools, ToolNode):
         return []
-    own = selector.rag.catalogue.passed_through
-    return [tool for tool in tools if isinstance(tool, dict) and tool not in own]
+    catalogue = selector.rag.catalogue
+    selected = {entry.document.name for entry in catalogue}
+    return [
+        tool
+        for tool in tools
+        if isinstance(tool, dict)
+        and tool not in catalogue.passed_through
+        and (is_providers_own(tool) or tool_name(tool) not in selected)
+    ]
 
 
 def _refuse_renamed(selector: ToolRAGNode, tools: ToolNode) -> None:

@@ -424,6 +424,15 @@ class TestTheTools:
         with pytest.raises(InvalidToolError, match=r"'notes__create'.*give the tools as a list"):
             react(ScriptedModel(), node)
 
+    async def test_a_definition_is_bound_once_and_only_where_it_is_found(self, react, run, tools):
+        definition = {"name": "feed_cat", "description": "Feeds the cat.", "parameters": {}}
+        model = ScriptedModel()
+        agent = react(model, [*tools, definition], options=ONE)
+        await run.ask(agent, "please feed the cat")
+        await run.ask(agent, WEATHER)
+
+        assert model.bound == [["feed_cat"], ["get_weather"]]
+
     async def test_a_selector_with_tools_keeps_them(self, run, tools, rag, model):
         other = make_tool("feed_cat", "Feeds the cat.")
         agent = create_react_agent(model, [*tools, other], tool_selector=ToolRAGNode(rag=rag))
