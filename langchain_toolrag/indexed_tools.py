@@ -7,7 +7,7 @@ import difflib
 import logging
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from langchain_core.tools import BaseTool
@@ -223,7 +223,7 @@ class IndexedTools:
             raise TypeError(f"{where} was given the string {names!r}; wanted a list of names")
         known, unknown = set(), []
         for name in names:
-            identity = name if name in self._catalogue.entries else self._catalogue.id_of(name)
+            identity = self._catalogue.id_of(name)
             if identity is None:
                 unknown.append(name)
             else:
@@ -268,7 +268,6 @@ class IndexedTools:
             self._reindex_failure = str(error)
             logger.warning("re-indexing failed, the old tools stay: %s", error)
         else:
-            self._reindex_failure = ""
             logger.info("re-indexed: %s", changes)
 
 
@@ -285,6 +284,6 @@ def _is_known(tool: Tool, catalogue: Catalogue) -> bool:
     entry = catalogue.entries.get(document.id)
     if entry is None:
         return False
-    if document_of(entry.tool) != document:
+    if replace(document, bound_name=entry.document.bound_name) != entry.document:
         raise DuplicateToolError(document.id, (entry.document.origin, document.origin))
     return True

@@ -295,7 +295,7 @@ class ToolRAG(IndexedTools):
         changes = super()._replace(tools)
         known = self.catalogue
         for name in self.options.always_include if known.entries else ():
-            if name not in known.entries and known.id_of(name) is None:
+            if known.id_of(name) is None:
                 logger.warning("always_include names %r, which is not among the tools", name)
         return changes
 

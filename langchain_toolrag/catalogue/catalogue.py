@@ -86,7 +86,7 @@ class Catalogue:
         return sum(entry.tokens for entry in self)
 
     def id_of(self, name: str) -> ToolId | None:
-        """Return the id of the tool bound under a name, or else of the only one so named."""
+        """Return the id of the tool of that id, or bound under that name, or alone so named."""
         return self._by_name.get(name)
 
 
@@ -248,9 +248,10 @@ def _digest(documents: Iterable[ToolDocument]) -> str:
 
 
 def _lookup(entries: Mapping[ToolId, Entry]) -> Mapping[str, ToolId]:
-    """Map bound names to ids, and own names where only one tool has them."""
+    """Map ids and bound names to ids, and own names where only one tool has them."""
     documents = [entry.document for entry in entries.values()]
     twins = _by(documents, lambda document: document.name)
     lookup = {name: same[0].id for name, same in twins.items() if len(same) == 1}
     lookup.update((document.bound_name, document.id) for document in documents)
+    lookup.update((document.id, document.id) for document in documents)
     return MappingProxyType(lookup)

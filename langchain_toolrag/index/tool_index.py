@@ -15,7 +15,7 @@ from langchain_toolrag.fork import reset_after_fork
 from langchain_toolrag.index.contract import CANDIDATES
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.embedding import as_embeddings
-from langchain_toolrag.index.keyword import parse_query
+from langchain_toolrag.index.keyword import KeywordQuery, parse_query
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.probes import PROBES
 from langchain_toolrag.index.snapshot import Snapshot
@@ -26,13 +26,15 @@ from langchain_toolrag.types import (
     ToolDocument,
     ToolFilter,
     ToolId,
+    Vector,
     Vectors,
 )
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many tools have vectors now and how many were to get them."""
 
-_CHUNK = 100  # Tools whose vectors are made, and stored, at once.
+_CHUNK = 100  # At least so many tools' vectors are made, and stored, at once.
+_MOST_CHUNKS = 20  # Storing copies the index: a large catalogue takes larger chunks.
 
 
 class ToolIndex:
@@ -160,11 +162,12 @@ class ToolIndex:
             return
         with self._embedding:
             pending = self._snapshot.pending
-            for start in range(0, len(pending), _CHUNK):
-                chunk = pending[start : start + _CHUNK]
+            size = max(_CHUNK, len(pending) // _MOST_CHUNKS)
+            for start in range(0, len(pending), size):
+                chunk = pending[start : start + size]
                 self._store(chunk, self._rows(chunk), self._probes())
                 if progress:
-                    progress(min(start + _CHUNK, len(pending)), len(pending))
+                    progress(min(start + size, len(pending)), len(pending))
 
     def evidence(
         self,
@@ -194,8 +197,7 @@ class ToolIndex:
         if dense and self._snapshot.documents:
             self.embed()
             vector = self.embedder.query(parsed.text)
-        found = self._snapshot.evidence(parsed, vector, candidate_k, filter)
-        return replace(found, script_known=self.embedder.knows(parsed.text))
+        return self._answer(parsed, vector, candidate_k, filter)
 
     async def aevidence(
         self,
@@ -225,12 +227,21 @@ class ToolIndex:
             if self._snapshot.pending:
                 await asyncio.to_thread(self.embed)
             vector = await self.embedder.aquery(parsed.text)
-        found = self._snapshot.evidence(parsed, vector, candidate_k, filter)
-        return replace(found, script_known=self.embedder.knows(parsed.text))
+        return self._answer(parsed, vector, candidate_k, filter)
 
     def after_fork(self) -> None:
         """Forget locks that a thread of the parent process may hold for ever."""
         self._new_locks()
+
+    def _answer(
+        self,
+        query: KeywordQuery,
+        vector: Vector | None,
+        candidate_k: int,
+        filter: ToolFilter | None,
+    ) -> Evidence:
+        found = self._snapshot.evidence(query, vector, candidate_k, filter)
+        return replace(found, script_known=self.embedder.knows(query.text))
 
     def _rows(self, documents: Sequence[ToolDocument]) -> Vectors:
         """Embed documents: shape `(len(documents), dim)`, weighted sums of their views."""

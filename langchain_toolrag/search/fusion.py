@@ -24,8 +24,8 @@ LEXICAL_WEIGHT = 0.3
 public sets in the study this project starts from (Recall@5 .706; dense alone .652)."""
 
 PARTS_WEIGHT = 0.2
-"""Share of the best part where a request has several. On seven public sets, against no parts,
-Recall@5 is higher on six and equal on one, by 1.0 points in the mean."""
+"""Share of the best part where a request has several. In an exploratory run over seven public sets
+(150 requests each) Recall@5 was higher than without parts on six and equal on one."""
 
 UNKNOWN_SCRIPT_WEIGHT = 0.8
 """Share of the lexical side where the model does not know the query's script."""
@@ -51,9 +51,9 @@ def fuse(evidence: Evidence, *, named_first: bool = True) -> list[Hit]:
     if any(tool.dense is not None for tool in tools):
         weight = LEXICAL_WEIGHT if evidence.script_known else UNKNOWN_SCRIPT_WEIGHT
         scores = {tool: _fused(tool, statistics, weight / (1 - weight)) for tool in tools}
-        return _with_exact_first(scores) if named_first else ranked(scores, scores.__getitem__)
-    best = max((tool.lexical for tool in tools), default=0.0) or 1.0
-    scores = {tool: tool.lexical / best for tool in tools if tool.lexical or tool.exact}
+    else:
+        best = max((tool.lexical for tool in tools), default=0.0) or 1.0
+        scores = {tool: tool.lexical / best for tool in tools if tool.lexical or tool.exact}
     return _with_exact_first(scores) if named_first else ranked(scores, scores.__getitem__)
 
 

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from langchain_toolrag.index.contract import CANDIDATES
 from langchain_toolrag.search.cutoff import Cutoff
 from langchain_toolrag.search.fusion import fuse, ranked, with_parts
 from langchain_toolrag.search.request import parts_of, request_in
 from langchain_toolrag.types import Evidence, Hit, ToolFilter
-
-ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class Bindable:
 
     def id_of(self, name: str) -> ToolId | None:
         """Return the id of a tool that can be bound; None for any other."""
-        identity = name if name in self.tools else self.catalogue.id_of(name)
+        identity = self.catalogue.id_of(name)
         return identity if identity in self.tools else None
 
 
@@ -107,8 +107,8 @@ def _matched(catalogue: Catalogue, tools: Tools) -> tuple[dict[ToolId, Tool], li
     for tool in tools:
         name = "" if is_providers_own(tool) else tool_name(tool)
         identity = catalogue.id_of(name) if name else None
-        if identity is None and name and identify(tool) in catalogue.entries:
-            identity = identify(tool)
+        if identity is None and name:
+            identity = catalogue.id_of(identify(tool))
         if identity is None and name and identify(tool) in catalogue.rejected:
             continue  # Its schema would take the request down.
         if identity is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import uuid
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -56,7 +56,7 @@ def select(
     *,
     index_version: int,
     previous: Mapping[str, Any] | None = None,
-    required: Iterable[str] = (),
+    required: Sequence[str] = (),
 ) -> Selecting:
     """Select the tools of one model step; a plan (see `plans`).
 
@@ -189,7 +189,7 @@ def _claims(
     bindable: Bindable,
     options: SelectionOptions,
     outcome: _Outcome,
-    required: Iterable[str],
+    required: Sequence[str],
 ) -> Claims:
     found = list(outcome.found.sources)
     classic = options.algorithm == "classic"
@@ -213,13 +213,13 @@ def _kept(state: SelectionState, bindable: Bindable) -> list[ToolId]:
 
 
 def _never_empty(
-    claims: Claims, conversation: Conversation, bindable: Bindable, required: Iterable[str]
+    claims: Claims, conversation: Conversation, bindable: Bindable, required: Sequence[str]
 ) -> Claims:
     """Claim one tool where a request without tools would be refused.
 
     Providers refuse a history with calls, and a `tool_choice`, where no tool is bound.
     """
-    wanted = bool(conversation.calls) or bool(list(required))
+    wanted = bool(conversation.calls or required)
     claimed = any((claims.required, claims.always, claims.sticky, claims.fresh, claims.kept))
     if not wanted or claimed or claims.called or bindable.passed_through:
         return claims
