@@ -1,13 +1,11 @@
-"""The `toolrag` command: parse, one library call, print."""
+"""`toolrag select`: a request and its history in -> the tools for it and why out."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import math
-import sys
 import time
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,37 +13,17 @@ from typing import Any
 from tqdm import tqdm
 
 from langchain_toolrag.catalogue.sources.files import read_json, read_tools
-from langchain_toolrag.errors import SourceError, ToolRAGError
+from langchain_toolrag.cli.arguments import Commands, at_least_one
+from langchain_toolrag.errors import SourceError
 from langchain_toolrag.index.embedding import NoEmbeddings
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.selection.selector import by_score
 from langchain_toolrag.toolrag import ToolRAG
 from langchain_toolrag.types import SelectedTool, Selection
 
-_FAILED = 1  # argparse itself exits with 2 for a malformed command line.
 
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command.
-
-    Args:
-        arguments: The command line without the program's name; None for the process's.
-
-    Returns:
-        The exit status: 0, or 1 after an error that is printed.
-    """
-    parsed = _parser().parse_args(arguments)
-    try:
-        status: int = parsed.run(parsed)
-    except ToolRAGError as error:
-        print(f"toolrag: {error}", file=sys.stderr)
-        return _FAILED
-    return status
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="toolrag", description="Find the tools a request needs.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+def register(commands: Commands) -> None:
+    """Add the command to the parser."""
     select = commands.add_parser("select", help="choose tools for a request and say why")
     select.set_defaults(run=_select)
     select.add_argument("query", metavar="QUERY", help="the user's words")
@@ -58,18 +36,10 @@ def _parser() -> argparse.ArgumentParser:
     select.add_argument(
         "--history", type=Path, metavar="FILE", help="JSON list of the messages before the query"
     )
-    select.add_argument("--k", type=_at_least_one, metavar="N", help="how many (default: adaptive)")
+    select.add_argument("--k", type=at_least_one, metavar="N", help="how many (default: adaptive)")
     select.add_argument("--classic", action="store_true", help="ToolRAG's algorithm")
     select.add_argument("--lexical", action="store_true", help="search by words, load no model")
     select.add_argument("--json", action="store_true", help="print JSON")
-    return parser
-
-
-def _at_least_one(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
-    return number
 
 
 def _select(arguments: argparse.Namespace) -> int:

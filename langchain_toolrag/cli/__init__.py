@@ -1,0 +1,39 @@
+"""The `toolrag` command: parse, one library call, print."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from langchain_toolrag.cli import select
+from langchain_toolrag.errors import ToolRAGError
+
+_COMMANDS = (select,)
+_FAILED = 1  # argparse itself exits with 2 for a malformed command line.
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        arguments: The command line without the program's name; None for the process's.
+
+    Returns:
+        The exit status: 0, or 1 after an error that is printed.
+    """
+    parsed = _parser().parse_args(arguments)
+    try:
+        status: int = parsed.run(parsed)
+    except ToolRAGError as error:
+        print(f"toolrag: {error}", file=sys.stderr)
+        return _FAILED
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="toolrag", description="Find the tools a request needs.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for command in _COMMANDS:
+        command.register(commands)
+    return parser
