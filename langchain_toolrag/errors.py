@@ -7,6 +7,7 @@
     ├── MissingStateKeyError  (LookupError)  a graph state without the keys the node writes
     ├── SourceError           (ValueError)   a file or module that tools cannot be read from
     ├── EmbeddingError        (RuntimeError) a model that will not load, or vectors that are wrong
+    │   └── AdapterError                     an adapter that cannot be read, or is another model's
     └── StaleIndexError       (ValueError)   a saved index that does not fit what it is loaded with
 
 Each says what was found, what was wanted and what to do, and keeps the offending value
@@ -123,6 +124,22 @@ class SourceError(ToolRAGError, ValueError):
 
 class EmbeddingError(ToolRAGError, RuntimeError):
     """An embedding model that cannot be loaded, or vectors that cannot be used."""
+
+
+class AdapterError(EmbeddingError):
+    """An adapter that cannot be read, or that was trained on another model.
+
+    Args:
+        adapter: The adapter's file, or its digest.
+        problem: What is wrong with it, and what was wanted.
+
+    Attributes:
+        adapter: The adapter's file, or its digest.
+    """
+
+    def __init__(self, adapter: object, problem: str) -> None:
+        self.adapter = adapter
+        super().__init__(f"the adapter {adapter}: {problem}")
 
 
 class StaleIndexError(ToolRAGError, ValueError):

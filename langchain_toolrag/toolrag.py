@@ -12,6 +12,7 @@ from typing_extensions import Self
 
 from langchain_toolrag.catalogue.catalogue import OnDuplicate
 from langchain_toolrag.index.contract import Index
+from langchain_toolrag.index.embedding import MiniLMEmbeddings
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.storage import load_index
 from langchain_toolrag.index.tool_index import ToolIndex
@@ -56,6 +57,8 @@ class ToolRAG(IndexedTools):
         index: An index to use instead of a new one; it brings its own embeddings and options.
         index_options: What is indexed of a tool; None for what `options` needs.
         options: How tools are selected.
+        cache_dir: A folder that keeps the vectors of tools from process to process: what was
+            embedded once is not embedded again. None for none.
         on_duplicate: What to do with two tools of one name: `"raise"`, or `"prefix"` to bind
             them under `<server>_<name>`.
         debounce_ms: How long `reindex` waits for further calls, in milliseconds.
@@ -75,11 +78,12 @@ class ToolRAG(IndexedTools):
         index: Index | None = None,
         index_options: IndexOptions | None = None,
         options: SelectionOptions | None = None,
+        cache_dir: str | Path | None = None,
         on_duplicate: OnDuplicate = "raise",
         debounce_ms: int = 100,
     ) -> None:
         self.options = options or SelectionOptions()
-        fitting = _fitting_index(index, embeddings, index_options, self.options)
+        fitting = _fitting_index(index, embeddings, index_options, cache_dir, self.options)
         super().__init__(fitting, on_duplicate=on_duplicate, debounce_ms=debounce_ms)
         if tools is not None:
             self.refresh(tools)
@@ -348,15 +352,17 @@ def _fitting_index(
     index: Index | None,
     embeddings: Embeddings | str | None,
     index_options: IndexOptions | None,
+    cache_dir: str | Path | None,
     options: SelectionOptions,
 ) -> Index:
-    """Return the index to use; ToolRAG's algorithm needs ToolRAG's index."""
-    if index is not None and (embeddings is not None or index_options is not None):
-        raise ValueError("an index brings its own embeddings and options: give it alone")
+    """Return the index to use; ToolRAG's algorithm needs ToolRAG's index and model."""
+    if index is not None and (embeddings, index_options, cache_dir) != (None, None, None):
+        raise ValueError("an index brings its own embeddings, options and cache: give it alone")
     classic = options.algorithm == "classic"
     if index is None:
         wanted = index_options or (IndexOptions.classic() if classic else IndexOptions())
-        index = ToolIndex(embeddings, options=wanted)
+        model = MiniLMEmbeddings(adapter=None) if classic and embeddings is None else embeddings
+        index = ToolIndex(model, options=wanted, cache_dir=cache_dir)
     if classic and index.options != IndexOptions.classic():
         raise ValueError(
             f"SelectionOptions.classic() needs IndexOptions.classic(), found {index.options}"

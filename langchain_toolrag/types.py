@@ -54,6 +54,7 @@ class ToolDocument:
         words: The words of the name, lower-case, in order.
         parameters: Names of its arguments, outermost first, without repeats.
         values: Words its arguments may take (enums).
+        parameter_descriptions: What is said of its arguments; words search them, meaning does not.
         server: The server or group it belongs to.
         title: A display name, where the tool has one.
         hint: Extra words to be found by (`metadata["search_hint"]`).
@@ -68,6 +69,7 @@ class ToolDocument:
     words: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
+    parameter_descriptions: tuple[str, ...] = ()
     server: str | None = None
     title: str = ""
     hint: str = ""

@@ -193,15 +193,16 @@ def _document(
 ) -> ToolDocument:
     if not isinstance(name, str) or not name.strip():
         raise InvalidToolError(f"a tool needs a name; found {name!r} in {tool!r:.200}", tool)
-    parameters, values = argument_words(schema)
+    arguments = argument_words(schema)
     return ToolDocument(
         id=identity if isinstance(identity, str) and identity else tool_id(name, server),
         name=name,
         bound_name=bound_name(name),
         description=description.strip() if isinstance(description, str) else "",
         words=split_words(name),
-        parameters=parameters,
-        values=values,
+        parameters=arguments.names,
+        values=arguments.values,
+        parameter_descriptions=arguments.descriptions,
         server=server,
         title=title if isinstance(title, str) else "",
         hint=hint if isinstance(hint, str) else "",

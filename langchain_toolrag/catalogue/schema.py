@@ -7,7 +7,8 @@ dangle or lead back to itself, and the root may be an array or a bare reference.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 _MAX_DEPTH = 6
@@ -17,37 +18,55 @@ _COMPOSITIONS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _NESTED = ("items", "additionalProperties", "not", "if", "then", "else")
 
 
-def argument_words(schema: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names and the enumerated values of a schema's arguments.
+@dataclass(frozen=True, slots=True)
+class ArgumentWords:
+    """The words in a schema; each tuple without repeats, in the order of the schema.
+
+    Attributes:
+        names: Argument names, outermost level first.
+        values: The strings of enums and constants.
+        descriptions: What the schema says of the arguments.
+    """
+
+    names: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    descriptions: tuple[str, ...] = ()
+
+
+def argument_words(schema: object) -> ArgumentWords:
+    """Return the words a schema's arguments can be found by.
 
     Args:
         schema: A JSON schema; anything that is not a mapping has no arguments.
 
     Returns:
-        Argument names, outermost level first, and the strings of enums and constants;
-        each without repeats, in the order of the schema. Defaults, titles and examples are
-        not words to be found by.
+        Names, values and descriptions. Defaults, titles and examples are not words to be found
+        by, and the schema's own description is most often the tool's once more.
     """
-    names: dict[str, None] = {}
-    values: dict[str, None] = {}
-    for found_names, found_values in _levels(schema):
-        names.update(dict.fromkeys(found_names))
-        values.update(dict.fromkeys(found_values))
-    return tuple(names), tuple(values)
+    levels = list(_levels(schema))
+    arguments = (node for level in levels[1:] for node in level)
+    return ArgumentWords(
+        names=_distinct(str(name) for level in levels for node in level for name in _named(node)),
+        values=_distinct(value for level in levels for node in level for value in _values(node)),
+        descriptions=_distinct(text for node in arguments for text in _description(node)),
+    )
 
 
-def _levels(schema: object) -> Iterator[tuple[list[str], list[str]]]:
+def _levels(schema: object) -> Iterator[list[Mapping[str, Any]]]:
     """Walk the schema breadth-first: outer names come before inner ones."""
     level: list[object] = [schema]
     seen: set[int] = set()
     for _ in range(_MAX_DEPTH):
-        following: list[object] = []
-        for node in _flat(level, schema, seen):
-            properties = _mapping(node.get("properties"))
-            yield [str(name) for name in properties], _values(node)
-            following += properties.values()
-            following += (node[key] for key in _NESTED if key in node)
-        level = following
+        nodes = list(_flat(level, schema, seen))
+        yield nodes
+        level = []
+        for node in nodes:
+            level += _named(node).values()
+            level += (node[key] for key in _NESTED if key in node)
+
+
+def _distinct(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(words))
 
 
 def _flat(level: list[object], root: object, seen: set[int]) -> Iterator[Mapping[str, Any]]:
@@ -86,8 +105,14 @@ def _is_position(key: str) -> bool:
     return key.isascii() and key.isdecimal() and len(key) < _MAX_DIGITS
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+def _named(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    properties = node.get("properties")
+    return properties if isinstance(properties, Mapping) else {}
+
+
+def _description(node: Mapping[str, Any]) -> list[str]:
+    text = node.get("description")
+    return [text] if isinstance(text, str) and text.strip() else []
 
 
 def _values(node: Mapping[str, Any]) -> list[str]:

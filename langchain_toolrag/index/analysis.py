@@ -62,6 +62,15 @@ def terms(text: str, analyser: Analyser = "stemmed") -> list[str]:
     return found
 
 
+def query_terms(text: str, analyser: Analyser = "stemmed") -> list[str]:
+    """Return the terms of a query; stemmed, each once: a long request repeats what it is about.
+
+    Raw, they repeat as in ToolRAG.
+    """
+    found = terms(text, analyser)
+    return found if analyser == "raw" else list(dict.fromkeys(found))
+
+
 def fold_accents(text: str) -> str:
     """Return the text with accents of Latin, Greek and Cyrillic letters taken off.
 

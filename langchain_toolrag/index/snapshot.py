@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_toolrag.index.analysis import terms
+from langchain_toolrag.index.analysis import query_terms, terms
 from langchain_toolrag.index.dense import DenseIndex
 from langchain_toolrag.index.keyword import KeywordIndex, KeywordQuery
 from langchain_toolrag.index.lexical import LexicalIndex
@@ -127,7 +127,7 @@ class Snapshot:
         """
         ids = list(self.documents)
         allowed = self._allowed(query, filter)
-        words = terms(query.text, self.options.analyser)
+        words = query_terms(query.text, self.options.analyser)
         lexical, coverage = self.lexical.scores(words), self.lexical.coverage(words)
         points = self.keyword.points(query)
         exact = self.keyword.exact(query)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 from safetensors.numpy import load, save
 
+from langchain_toolrag.atomic import write_whole
 from langchain_toolrag.errors import SourceError, StaleIndexError
 from langchain_toolrag.index.embedding import as_embeddings, model_name
 from langchain_toolrag.index.options import IndexOptions
@@ -26,8 +26,9 @@ from langchain_toolrag.index.snapshot import Snapshot
 from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.types import ToolDocument, Vectors
 
-_FORMAT = 1
+_FORMAT = 2
 _MANIFEST = "manifest.json"
+_TUPLES = ("words", "parameters", "values", "parameter_descriptions")
 
 
 def save_index(index: ToolIndex, directory: Path) -> None:
@@ -45,7 +46,7 @@ def save_index(index: ToolIndex, directory: Path) -> None:
     probes = snapshot.probes if snapshot.probes is not None else rows[:0]
     packed = save({"rows": rows, "probes": probes})
     vectors = f"vectors-{hashlib.sha256(packed).hexdigest()}.safetensors"
-    _write(directory / vectors, packed)
+    write_whole(directory / vectors, packed)
     manifest = {
         "format": _FORMAT,
         "model": model_name(index.embedder.embeddings),
@@ -55,7 +56,7 @@ def save_index(index: ToolIndex, directory: Path) -> None:
         "embedded": ids,
         "documents": [_as_json(document) for document in snapshot.documents.values()],
     }
-    _write(directory / _MANIFEST, json.dumps(manifest).encode())
+    write_whole(directory / _MANIFEST, json.dumps(manifest).encode())
     for stale in directory.glob("vectors-*.safetensors"):
         if stale.name != vectors:
             stale.unlink(missing_ok=True)
@@ -125,20 +126,10 @@ def _vectors(path: Path) -> dict[str, Vectors]:
     return vectors
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Write a file that is there whole or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-
-
 def _as_json(document: ToolDocument) -> dict[str, Any]:
     return {**asdict(document), "tags": sorted(document.tags)}
 
 
 def _from_json(values: Mapping[str, Any]) -> ToolDocument:
-    lists = {key: tuple(values[key]) for key in ("words", "parameters", "values")}
+    lists = {key: tuple(values[key]) for key in _TUPLES}
     return ToolDocument(**{**values, **lists, "tags": frozenset(values["tags"])})

@@ -13,9 +13,14 @@ def lexical_text(document: ToolDocument, *, with_server: bool = True) -> str:
     so that words of the name count twice.
     """
     server = document.server or "" if with_server else ""
-    hidden = (document.title, document.hint, *document.values) if with_server else ()
-    parts = (server, document.name, *document.words, document.description, *document.parameters)
-    return " ".join(part for part in (*parts, *hidden) if part)
+    own = (server, document.name, *document.words, document.description, *document.parameters)
+    parts = (*own, *_beyond_toolrag(document)) if with_server else own
+    return " ".join(part for part in parts if part)
+
+
+def _beyond_toolrag(document: ToolDocument) -> tuple[str, ...]:
+    """What ToolRAG's own text does not have."""
+    return (document.title, document.hint, *document.values, *document.parameter_descriptions)
 
 
 def view_texts(document: ToolDocument, options: IndexOptions) -> list[tuple[str, float]]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.fork import reset_after_fork
+from langchain_toolrag.index.cache import VectorCache
 from langchain_toolrag.index.contract import CANDIDATES
 from langchain_toolrag.index.embedder import Embedder
-from langchain_toolrag.index.embedding import as_embeddings
+from langchain_toolrag.index.embedding import as_embeddings, vector_space
 from langchain_toolrag.index.keyword import KeywordQuery, parse_query
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.probes import PROBES
@@ -29,6 +32,8 @@ from langchain_toolrag.types import (
     Vector,
     Vectors,
 )
+
+logger = logging.getLogger(__name__)
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many tools have vectors now and how many were to get them."""
@@ -47,6 +52,8 @@ class ToolIndex:
         embeddings: Any LangChain model, a name or folder, or None for MiniLM.
         options: Which texts are indexed, and how.
         snapshot: A state to start from; its rows must be of the same model and options.
+        cache_dir: A folder that keeps vectors from process to process; None for none.
+        keep_requests: Whether it keeps those of requests too, not of tools alone.
     """
 
     def __init__(
@@ -55,10 +62,18 @@ class ToolIndex:
         *,
         options: IndexOptions | None = None,
         snapshot: Snapshot | None = None,
+        cache_dir: str | Path | None = None,
+        keep_requests: bool = False,
     ) -> None:
         self._snapshot = snapshot or Snapshot(options or IndexOptions())
         dense = self._snapshot.dense
-        self.embedder = Embedder(as_embeddings(embeddings), dense.dim if dense else None)
+        model = as_embeddings(embeddings)
+        self.embedder = Embedder(
+            model,
+            dense.dim if dense else None,
+            cache=_cache(model, cache_dir),
+            keep_requests=keep_requests,
+        )
         self._next_key = max(self._snapshot.keys.values(), default=-1) + 1
         self._new_locks()
         reset_after_fork(self)
@@ -271,3 +286,18 @@ class ToolIndex:
     def _new_locks(self) -> None:
         self._writing = threading.Lock()
         self._embedding = threading.Lock()
+
+
+def _cache(model: Embeddings, directory: str | Path | None) -> VectorCache | None:
+    if directory is None:
+        return None
+    space = vector_space(model)
+    if space is None:
+        logger.warning(
+            "a %s has no attribute `model` or `model_name` to tell its vectors from another "
+            "model's by: they are not kept in %s",
+            type(model).__name__,
+            directory,
+        )
+        return None
+    return VectorCache(Path(directory), space)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from langchain_toolrag import cli
-from langchain_toolrag.index import embedding
+from langchain_toolrag.index import embedding, weights
 
 TOOLS = "examples/tools.py:TOOLS"
 
@@ -26,10 +26,11 @@ def _each_text_is_embedded_once(monkeypatch, vectors):
     encode = embedding.MiniLMEmbeddings._encode
 
     def cached(self, texts):
-        missing = [text for text in texts if text not in vectors]
+        known = vectors.setdefault(embedding.model_name(self), {})
+        missing = [text for text in texts if text not in known]
         if missing:
-            vectors.update(zip(missing, encode(self, missing), strict=True))
-        return np.stack([vectors[text] for text in texts])
+            known.update(zip(missing, encode(self, missing), strict=True))
+        return np.stack([known[text] for text in texts])
 
     monkeypatch.setattr(embedding.MiniLMEmbeddings, "_encode", cached)
 
@@ -96,7 +97,7 @@ def test_classic_is_toolrags_algorithm(capsys):
 
 
 def test_lexical_search_loads_no_model(definitions, capsys, monkeypatch):
-    monkeypatch.setattr(embedding, "_load", lambda name: pytest.fail("the model was loaded"))
+    monkeypatch.setattr(embedding, "_load", lambda *_: pytest.fail("the model was loaded"))
     assert cli.main(["select", "email", "--tools", str(definitions), "--lexical"]) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[1].startswith("send_email")
@@ -106,7 +107,7 @@ def test_lexical_search_loads_no_model(definitions, capsys, monkeypatch):
 def test_without_weights_and_hub_the_error_names_both_ways_out(
     definitions, vectors, capsys, monkeypatch
 ):
-    monkeypatch.setattr(embedding, "_packaged_weights", lambda: None)
+    monkeypatch.setattr(weights, "packaged_weights", lambda: None)
     vectors.clear()
     assert cli.main(["select", "email", "--tools", str(definitions)]) == 1
     message = capsys.readouterr().err

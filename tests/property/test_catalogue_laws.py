@@ -128,10 +128,10 @@ def test_the_order_of_tools_does_not_change_their_bound_names(different):
 @laws
 @given(json_values)
 def test_any_json_can_be_read_as_a_schema(schema):
-    arguments, values = argument_words(schema)
-    assert len(set(arguments)) == len(arguments)
-    assert len(set(values)) == len(values)
-    assert all(isinstance(word, str) for word in arguments + values)
+    found = argument_words(schema)
+    for words in (found.names, found.values, found.descriptions):
+        assert len(set(words)) == len(words)
+        assert all(isinstance(word, str) for word in words)
 
 
 @laws

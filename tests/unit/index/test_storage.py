@@ -168,7 +168,7 @@ def test_another_model_of_the_same_class_is_stale(saved):
         load_index(saved, model)
 
 
-@pytest.mark.parametrize("version", [0, 2, None, "1"])
+@pytest.mark.parametrize("version", [1, 3, None, "2"])
 def test_another_format_is_stale(saved, version):
     edit(saved, format=version)
     with pytest.raises(StaleIndexError, match="format"):
