@@ -6,10 +6,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from langchain_toolrag.cli import select
+from langchain_toolrag.cli import evaluate, lint, select
 from langchain_toolrag.errors import ToolRAGError
 
-_COMMANDS = (select,)
+_COMMANDS = (select, lint, evaluate)
 _FAILED = 1  # argparse itself exits with 2 for a malformed command line.
 
 

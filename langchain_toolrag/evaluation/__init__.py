@@ -1,0 +1,1 @@
+"""Labelled queries in -> measures out."""

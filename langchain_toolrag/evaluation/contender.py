@@ -1,0 +1,111 @@
+"""A name or a file in -> a way to find tools out."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from langchain_toolrag.catalogue.sources.files import read_json
+from langchain_toolrag.errors import SourceError
+from langchain_toolrag.evaluation.json_lines import first_fault
+from langchain_toolrag.index.options import IndexOptions
+from langchain_toolrag.selection.options import SelectionOptions
+
+Way: TypeAlias = Literal["product", "classic", "semantic", "text"]
+"""By what: ToolRAG.search and ToolRAG.select, ToolRAG's algorithm, meaning or words alone."""
+
+_Options = TypeVar("_Options", SelectionOptions, IndexOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One way to find tools.
+
+    Attributes:
+        name: What it is called in reports.
+        way: By what tools are found.
+        options: How tools are selected; the product and ToolRAG's algorithm only.
+        index_options: What is indexed; None for what `options` needs.
+    """
+
+    name: str
+    way: Way = "product"
+    options: SelectionOptions = field(default_factory=SelectionOptions)
+    index_options: IndexOptions | None = None
+
+    @property
+    def needs_vectors(self) -> bool:
+        """Whether it is nothing without an embedding model."""
+        return self.way in ("classic", "semantic")
+
+
+BUILT_IN: Mapping[str, Contender] = {
+    contender.name: contender
+    for contender in (
+        Contender("default"),
+        Contender("classic", "classic", SelectionOptions.classic()),
+        Contender("semantic", "semantic"),
+        Contender("text", "text"),
+    )
+}
+"""Contenders by name: our defaults, ToolRAG's algorithm, and meaning and words (BM25) alone."""
+
+
+def read_contender(name: str) -> Contender:
+    """Return the contender of a name, or the one that a file describes.
+
+    Args:
+        name: A built-in one's, or a `.json` file: an object whose `selection` holds fields of
+            SelectionOptions and whose `index` holds fields of IndexOptions; both may be left out.
+
+    Returns:
+        The contender; one from a file is named as the file was.
+
+    Raises:
+        SourceError: If there is no such contender, or the file cannot be read or holds fields or
+            values that these options do not have.
+    """
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    if Path(name).suffix != ".json":
+        raise SourceError(name, f"no such options; wanted {', '.join(BUILT_IN)} or a .json file")
+    described = read_json(Path(name))
+    if not isinstance(described, dict):
+        raise SourceError(name, f"wanted an object, found {described!r:.80}")
+    _refuse_unknown(name, described, ("selection", "index"), "key")
+    options = _options(name, SelectionOptions, described.get("selection", {}), "selection")
+    index = (
+        _options(name, IndexOptions, described["index"], "index") if "index" in described else None
+    )
+    is_classic = options.algorithm == "classic"
+    if is_classic and index not in (None, IndexOptions.classic()):
+        raise SourceError(name, "the classic algorithm needs ToolRAG's index; leave 'index' out")
+    return Contender(name, "classic" if is_classic else "product", options, index)
+
+
+def _options(source: str, kind: type[_Options], value: object, key: str) -> _Options:
+    if isinstance(value, dict):
+        known = [option.name for option in dataclasses.fields(kind)]
+        _refuse_unknown(source, value, known, f"field of {key!r}")
+    try:
+        # Strict JSON: a list is a tuple, but "5" is not 5.
+        return TypeAdapter(kind).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        raise SourceError(source, f"in {key!r}, {first_fault(error)}") from error
+
+
+def _refuse_unknown(
+    source: str, given: Mapping[str, Any], known: list[str] | tuple[str, ...], what: str
+) -> None:
+    for name in given:
+        if name not in known:
+            closest = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean {closest[0]!r}?" if closest else ""
+            raise SourceError(source, f"{name!r} is no {what}; known: {', '.join(known)}.{hint}")

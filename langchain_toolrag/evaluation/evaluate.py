@@ -1,0 +1,154 @@
+"""A contender and a labelled set in -> what it found and how good that is out."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from langchain_core.embeddings import Embeddings
+
+from langchain_toolrag.evaluation.answering import Answer, answer, answering_of, build
+from langchain_toolrag.evaluation.contender import Contender
+from langchain_toolrag.evaluation.embedded_once import EmbeddedOnce
+from langchain_toolrag.evaluation.labelled import LabelledQuery, LabelledSet
+from langchain_toolrag.evaluation.measures import Measures, Siblings, measure
+from langchain_toolrag.index.embedding import NoEmbeddings
+from langchain_toolrag.index.tool_index import ToolIndex
+from langchain_toolrag.selection.conversation import read_conversation
+from langchain_toolrag.selection.follow_up import with_context
+from langchain_toolrag.toolrag import ToolRAG
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done and how much there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """One query's answer and its measures."""
+
+    query: LabelledQuery
+    answer: Answer
+    measures: Measures
+
+
+@dataclass(frozen=True, slots=True)
+class SetResult:
+    """How a contender did on a set.
+
+    Attributes:
+        contender: The contender's name.
+        name: The set's name.
+        tools: How many tools were searched.
+        queries: The queries, in order.
+    """
+
+    contender: str
+    name: str
+    tools: int
+    queries: tuple[QueryResult, ...]
+
+    @property
+    def measures(self) -> Measures:
+        """The means over the queries, and `milliseconds_p50`, the median time."""
+        times = [result.answer.milliseconds for result in self.queries]
+        of_the_queries = [result.measures for result in self.queries]
+        return {**mean_measures(of_the_queries), "milliseconds_p50": statistics.median(times)}
+
+
+def mean_measures(measures: Sequence[Measures]) -> dict[str, float | None]:
+    """Return the mean of every measure; None where it has no meaning in any.
+
+    Args:
+        measures: At least one, each with the same names.
+
+    Returns:
+        Means by name; what has no meaning is left out of them.
+    """
+    means: dict[str, float | None] = {}
+    for name in measures[0]:
+        values = [value for each in measures if (value := each[name]) is not None]
+        means[name] = statistics.fmean(values) if values else None
+    return means
+
+
+def embeddings_for(
+    contenders: Sequence[Contender], cache_dir: Path | None = None
+) -> dict[str, Embeddings]:
+    """Return the models to evaluate with: ToolRAG's default, to which a text is given once.
+
+    ToolRAG's algorithm goes without the adapter, which is not ToolRAG's.
+
+    Args:
+        contenders: The contenders; those that can share a model do.
+        cache_dir: Where vectors are kept from run to run; not used yet.
+
+    Returns:
+        A model by contender's name; it is loaded at its first use.
+    """
+    ours, plain = EmbeddedOnce(), EmbeddedOnce(adapter=None)
+    return {each.name: plain if each.way == "classic" else ours for each in contenders}
+
+
+def warm(rag: ToolRAG, queries: Sequence[LabelledQuery]) -> None:
+    """Embed what the queries say in batches, which is quicker than one by one.
+
+    What a search embeds besides is embedded when it is searched for.
+
+    Args:
+        rag: The tools the queries are for.
+        queries: The queries.
+
+    Raises:
+        EmbeddingError: If the model fails.
+    """
+    texts = [query.text for query in queries]
+    conversations = (read_conversation(query.messages) for query in queries if query.history)
+    texts += filter(None, map(with_context, conversations))
+    if isinstance(rag.tool_index, ToolIndex):
+        rag.tool_index.embedder.documents(texts)
+
+
+def evaluate(
+    labelled: LabelledSet,
+    contender: Contender,
+    embeddings: Embeddings,
+    progress: Progress | None = None,
+) -> SetResult:
+    """Let a contender answer every query of a set.
+
+    Args:
+        labelled: The set.
+        contender: The contender.
+        embeddings: The model; NoEmbeddings to search by words alone.
+        progress: Told how far it is.
+
+    Returns:
+        Its answers, in the order of the queries, and their measures.
+
+    Raises:
+        EmbeddingError: If the model cannot be loaded or fails.
+        SourceError: If a tool that a query needs cannot be given to a model.
+        UnknownToolError: If `always_include` names a tool that the set does not have.
+    """
+    told = progress or _silence
+    rag = build(contender, labelled, embeddings)
+    by_words = contender.way == "text" or isinstance(embeddings, NoEmbeddings)
+    if not by_words:
+        rag.index(progress=lambda done, total: told(f"{labelled.name}: embedding", done, total))
+        warm(rag, labelled.queries)
+    answering = answering_of(contender, rag, by_words=by_words)
+    answer(answering, labelled.queries[0])  # The first answer is slow, and is not to be timed.
+    answers: list[Answer] = []
+    for query in labelled.queries:
+        answers.append(answer(answering, query))
+        told(f"{labelled.name}: {contender.name}", len(answers), len(labelled.queries))
+    measures = measure(labelled.queries, answers, Siblings(labelled.documents))
+    results = map(QueryResult, labelled.queries, answers, measures)
+    return SetResult(contender.name, labelled.name, len(labelled.documents), tuple(results))
+
+
+def _silence(doing: str, done: int, total: int) -> None:
+    """Tell nobody."""

@@ -1,0 +1,1 @@
+"""Labelled requests in -> an adapter of the embedding model out. Needs torch."""

@@ -1,0 +1,164 @@
+import dataclasses
+
+import pytest
+from fakes import BrokenEmbeddings, HashingEmbeddings
+
+from langchain_toolrag import SelectionOptions, ToolRAG
+from langchain_toolrag.errors import EmbeddingError, SourceError, UnknownToolError
+from langchain_toolrag.evaluation.contender import Contender, read_contender
+from langchain_toolrag.evaluation.evaluate import embeddings_for, evaluate
+from langchain_toolrag.index.embedding import MiniLMEmbeddings, NoEmbeddings
+
+NAMES = ["default", "classic", "semantic", "text"]
+
+
+def answers(labelled, name, embeddings=None):
+    contender = name if isinstance(name, Contender) else read_contender(name)
+    result = evaluate(labelled, contender, embeddings or HashingEmbeddings())
+    return [each.answer for each in result.queries]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_contender_answers_every_query_in_ids(support, name):
+    result = evaluate(support, read_contender(name), HashingEmbeddings())
+    ids = {document.id for document in support.documents}
+    assert (result.name, result.contender, result.tools) == ("support", name, 8)
+    assert [each.query.id for each in result.queries] == ["s1", "s2", "s3", "s4"]
+    for each in result.queries:
+        assert each.answer.milliseconds > 0
+        assert {*each.answer.ranking, *each.answer.bound} <= ids
+        assert len(set(each.answer.ranking)) == len(each.answer.ranking) <= 10
+    assert 0 < result.measures["recall@10"] <= 1
+
+
+def test_a_single_request_is_ranked_by_search_and_bound_by_select(support):
+    rag = ToolRAG(support.tools, embeddings=HashingEmbeddings(), on_duplicate="prefix")
+    for query, answer in zip(support.queries, answers(support, "default"), strict=True):
+        assert answer.ranking == tuple(hit.id for hit in rag.search(query.text, k=10))
+        assert answer.bound == tuple(rag.select(query.text).ids)
+
+
+def test_a_conversation_is_ranked_and_bound_by_select(travel):
+    rag = ToolRAG(travel.tools, embeddings=HashingEmbeddings())
+    follow_up = travel.queries[1]
+    answer = answers(travel, "default")[1]
+    assert "hotels/FindHotel" in answer.bound  # Its call stands in the history.
+    assert answer.bound == tuple(rag.select(follow_up.messages).ids)
+    assert len(answer.ranking) == 4
+
+
+def test_a_small_catalogue_is_ranked_in_a_conversation_and_not_taken_as_it_comes(travel):
+    turned = dataclasses.replace(travel, tools=travel.tools[::-1])
+    rankings = [answer.ranking for answer in answers(travel, "default")]
+    assert rankings == [answer.ranking for answer in answers(turned, "default")]
+    assert "rail/FindTrains" in rankings[2][:2]
+
+
+def test_max_tools_caps_what_is_bound_and_not_the_ranking(travel):
+    contender = Contender("few", options=SelectionOptions(k=2, max_tools=2))
+    answer = answers(travel, contender)[2]
+    assert (len(answer.ranking), len(answer.bound)) == (4, 2)
+
+
+def test_toolrags_algorithm_is_ranked_in_the_order_it_binds(support, travel):
+    for labelled in (support, travel):
+        for answer in answers(labelled, "classic"):
+            assert answer.ranking == answer.bound[:10]
+
+
+def test_meaning_and_words_alone_look_at_the_last_turn_alone(travel):
+    bare = dataclasses.replace(
+        travel, queries=tuple(dataclasses.replace(each, history=()) for each in travel.queries)
+    )
+    for name in ("semantic", "text"):
+        seen = [(answer.ranking, answer.bound) for answer in answers(travel, name)]
+        assert seen == [(answer.ranking, answer.bound) for answer in answers(bare, name)]
+
+
+def test_words_alone_need_no_model(support):
+    assert answers(support, "text", BrokenEmbeddings())[0].ranking
+
+
+@pytest.mark.parametrize("name", ["default", "text"])
+def test_without_a_model_requests_and_conversations_are_ranked_by_words(support, travel, name):
+    assert answers(support, name, NoEmbeddings())[0].ranking[0] == "tracker/create_issue"
+    assert "rail/FindTrains" in answers(travel, name, NoEmbeddings())[2].ranking[:2]
+
+
+@pytest.mark.parametrize("name", ["default", "classic", "semantic"])
+def test_a_model_that_fails_is_an_error_and_no_figures(support, name):
+    with pytest.raises(EmbeddingError, match="the model server is down"):
+        evaluate(support, read_contender(name), BrokenEmbeddings())
+
+
+def test_a_model_that_fails_on_the_way_is_an_error_and_no_figures(support):
+    embeddings = BrokenEmbeddings(broken=False)
+
+    def fail(doing, done, total):
+        embeddings.broken = "default" in doing and done == 2
+
+    with pytest.raises(EmbeddingError, match="the model server is down"):
+        evaluate(support, read_contender("default"), embeddings, fail)
+
+
+def test_progress_is_told_for_tools_and_queries(support):
+    told = []
+    evaluate(
+        support, read_contender("default"), HashingEmbeddings(), lambda *step: told.append(step)
+    )
+    assert told == [
+        ("support: embedding", 8, 8),
+        *(("support: default", done, 4) for done in (1, 2, 3, 4)),
+    ]
+
+
+def test_what_queries_say_is_embedded_in_one_batch(support):
+    embeddings = HashingEmbeddings()
+    evaluate(support, read_contender("default"), embeddings)
+    assert {query.text for query in support.queries} <= set(embeddings.texts)
+
+
+def test_always_include_must_name_a_tool_of_the_set(support):
+    contender = Contender("mine", options=SelectionOptions(always_include=("fly",)))
+    with pytest.raises(UnknownToolError, match="always_include names 'fly'"):
+        evaluate(support, contender, HashingEmbeddings())
+
+
+def test_a_needed_tool_that_cannot_be_bound_is_an_error(support):
+    broken = {**support.tools[0], "parameters": {"$ref": "#/nowhere"}}
+    labelled = dataclasses.replace(support, tools=(broken, *support.tools[1:]))
+    with pytest.raises(SourceError, match="the tool 'tracker/create_issue', which a query needs"):
+        evaluate(labelled, read_contender("text"), NoEmbeddings())
+
+
+def test_the_means_are_over_all_queries_and_the_time_is_the_median(support):
+    result = evaluate(support, read_contender("default"), HashingEmbeddings())
+    values = [each.measures["recall@5"] for each in result.queries]
+    times = sorted(each.answer.milliseconds for each in result.queries)
+    assert result.measures["recall@5"] == pytest.approx(sum(values) / 4)
+    assert result.measures["milliseconds_p50"] == pytest.approx((times[1] + times[2]) / 2)
+
+
+def test_a_set_without_siblings_has_no_rate_of_wrong_ones(travel, support):
+    of_travel = evaluate(travel, read_contender("text"), NoEmbeddings())
+    of_support = evaluate(support, read_contender("text"), NoEmbeddings())
+    assert of_travel.measures["wrong_sibling"] is None
+    assert of_support.measures["wrong_sibling"] is not None
+
+
+def test_a_text_is_embedded_once_and_toolrags_algorithm_goes_without_the_adapter(monkeypatch):
+    encoded = []
+
+    def encode(self, texts):
+        encoded.extend(texts)
+        return HashingEmbeddings().embed_documents(texts)
+
+    monkeypatch.setattr(MiniLMEmbeddings, "_encode", encode)
+    models = embeddings_for([read_contender(name) for name in NAMES])
+    assert models["default"] is models["semantic"]
+    assert models["classic"].adapter is None
+    assert models["default"].adapter is not None
+    model = models["default"]
+    model.embed_documents(["a", "b", "a"])
+    assert model.embed_query("b") == model.embed_documents(["b"])[0]
+    assert encoded == ["a", "b"]
