@@ -12,10 +12,10 @@ from typing_extensions import Self
 
 from langchain_toolrag.catalogue.catalogue import OnDuplicate
 from langchain_toolrag.index.contract import Index
-from langchain_toolrag.index.embedding import MiniLMEmbeddings
+from langchain_toolrag.index.embedding import MiniLMEmbeddings, as_embeddings
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.storage import load_index
-from langchain_toolrag.index.tool_index import ToolIndex
+from langchain_toolrag.index.tool_index import ToolIndex, cache_in
 from langchain_toolrag.indexed_tools import IndexedTools
 from langchain_toolrag.plans import arun, run
 from langchain_toolrag.search import rankings
@@ -361,8 +361,10 @@ def _fitting_index(
     classic = options.algorithm == "classic"
     if index is None:
         wanted = index_options or (IndexOptions.classic() if classic else IndexOptions())
-        model = MiniLMEmbeddings(adapter=None) if classic and embeddings is None else embeddings
-        index = ToolIndex(model, options=wanted, cache_dir=cache_dir)
+        toolrags_own = MiniLMEmbeddings(adapter=None) if classic else None
+        model = as_embeddings(embeddings if embeddings is not None else toolrags_own)
+        cache = cache_in(cache_dir, model) if cache_dir is not None else None
+        index = ToolIndex(model, options=wanted, cache=cache)
     if classic and index.options != IndexOptions.classic():
         raise ValueError(
             f"SelectionOptions.classic() needs IndexOptions.classic(), found {index.options}"

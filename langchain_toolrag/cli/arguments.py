@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import os
+from pathlib import Path
 from typing import TypeAlias
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def add_cache_argument(command: argparse.ArgumentParser) -> None:
+    """Add where vectors are kept from run to run."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    command.add_argument(
+        "--cache",
+        type=Path,
+        metavar="DIR",
+        default=Path(os.environ.get("TOOLRAG_CACHE") or Path(home) / "langchain-toolrag"),
+        help="where embeddings are kept (default: %(default)s; TOOLRAG_CACHE sets it)",
+    )
 
 
 def at_least_one(text: str) -> int:

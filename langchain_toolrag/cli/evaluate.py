@@ -11,10 +11,10 @@ from pathlib import Path
 from tqdm import tqdm
 from typing_extensions import Self
 
-from langchain_toolrag.cli.arguments import Commands
+from langchain_toolrag.cli.arguments import Commands, add_cache_argument
 from langchain_toolrag.evaluation.comparison import Comparison, compare
 from langchain_toolrag.evaluation.contender import Contender, read_contender
-from langchain_toolrag.evaluation.evaluate import embeddings_for, evaluate
+from langchain_toolrag.evaluation.evaluate import Model, evaluate, models_for
 from langchain_toolrag.evaluation.labelled import (
     LabelledSet,
     read_all_labelled,
@@ -53,6 +53,7 @@ def register(commands: Commands) -> None:
         "--compare", nargs=2, metavar=("A", "B"), help="two of these, and how B differs from A"
     )
     command.add_argument("--lexical", action="store_true", help="search by words, load no model")
+    add_cache_argument(command)
     command.add_argument("--json", action="store_true", help="print JSON")
     command.add_argument(
         "--per-query", type=Path, metavar="FILE", help="write a line of JSON for every query"
@@ -66,9 +67,9 @@ def _evaluate(parser: argparse.ArgumentParser, arguments: argparse.Namespace) ->
     contenders = _contenders(parser, arguments)
     _refuse_files(arguments)
     sets = _sets(parser, arguments)
-    models = embeddings_for(contenders)
+    models = models_for(contenders, arguments.cache)
     if arguments.lexical:
-        models = dict.fromkeys(models, NoEmbeddings())
+        models = dict.fromkeys(models, Model(NoEmbeddings()))
     with _Bar() as bar:
         results = {
             each.name: [evaluate(labelled, each, models[each.name], bar) for labelled in sets]

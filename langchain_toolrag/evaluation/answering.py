@@ -12,7 +12,9 @@ from langchain_core.embeddings import Embeddings
 from langchain_toolrag.errors import SourceError
 from langchain_toolrag.evaluation.contender import Contender
 from langchain_toolrag.evaluation.labelled import LabelledQuery, LabelledSet
+from langchain_toolrag.index.cache import KnownVectors
 from langchain_toolrag.index.embedding import NoEmbeddings
+from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.search.cutoff import Cutoff
 from langchain_toolrag.selection.options import OnError, SelectionOptions
 from langchain_toolrag.toolrag import ToolRAG
@@ -47,7 +49,9 @@ class Answering(Protocol):
         """Return the ids of what would be bound, in binding order."""
 
 
-def build(contender: Contender, labelled: LabelledSet, embeddings: Embeddings) -> ToolRAG:
+def build(
+    contender: Contender, labelled: LabelledSet, embeddings: Embeddings, known: KnownVectors
+) -> ToolRAG:
     """Give a contender the tools of a set; their vectors are not made yet.
 
     A query that cannot be embedded is an error, unless the model is NoEmbeddings: figures of a
@@ -57,6 +61,7 @@ def build(contender: Contender, labelled: LabelledSet, embeddings: Embeddings) -
         contender: The contender; one that goes by words alone is given no model.
         labelled: The set.
         embeddings: The model.
+        known: What it embedded before.
 
     Returns:
         The tools, indexed as the contender wants them.
@@ -69,8 +74,7 @@ def build(contender: Contender, labelled: LabelledSet, embeddings: Embeddings) -
     on_error: OnError = "lexical" if isinstance(model, NoEmbeddings) else "raise"
     rag = ToolRAG(
         labelled.tools,
-        embeddings=model,
-        index_options=contender.index_options,
+        index=ToolIndex(model, options=contender.indexed_by, cache=known, keep_requests=True),
         options=replace(contender.options, on_error=on_error),
         on_duplicate="prefix",
     )

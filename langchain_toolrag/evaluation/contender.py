@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from langchain_toolrag.catalogue.sources.files import read_json
 from langchain_toolrag.errors import SourceError
 from langchain_toolrag.evaluation.json_lines import first_fault
+from langchain_toolrag.index.embedding import PACKAGED_ADAPTER
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.selection.options import SelectionOptions
 
@@ -33,12 +34,20 @@ class Contender:
         way: By what tools are found.
         options: How tools are selected; the product and ToolRAG's algorithm only.
         index_options: What is indexed; None for what `options` needs.
+        adapter: The embedding model's adapter, as for MiniLMEmbeddings.
     """
 
     name: str
     way: Way = "product"
     options: SelectionOptions = field(default_factory=SelectionOptions)
     index_options: IndexOptions | None = None
+    adapter: str | None = PACKAGED_ADAPTER
+
+    @property
+    def indexed_by(self) -> IndexOptions:
+        """What is indexed."""
+        own = IndexOptions.classic() if self.way == "classic" else IndexOptions()
+        return self.index_options or own
 
     @property
     def needs_vectors(self) -> bool:
@@ -50,8 +59,8 @@ BUILT_IN: Mapping[str, Contender] = {
     contender.name: contender
     for contender in (
         Contender("default"),
-        Contender("classic", "classic", SelectionOptions.classic()),
-        Contender("semantic", "semantic"),
+        Contender("classic", "classic", SelectionOptions.classic(), adapter=None),
+        Contender("semantic", "semantic", SelectionOptions(similarity_threshold=0)),
         Contender("text", "text"),
     )
 }
@@ -63,7 +72,8 @@ def read_contender(name: str) -> Contender:
 
     Args:
         name: A built-in one's, or a `.json` file: an object whose `selection` holds fields of
-            SelectionOptions and whose `index` holds fields of IndexOptions; both may be left out.
+            SelectionOptions and whose `index` holds fields of IndexOptions; `adapter` is null for
+            none or the file of one. All may be left out.
 
     Returns:
         The contender; one from a file is named as the file was.
@@ -79,7 +89,7 @@ def read_contender(name: str) -> Contender:
     described = read_json(Path(name))
     if not isinstance(described, dict):
         raise SourceError(name, f"wanted an object, found {described!r:.80}")
-    _refuse_unknown(name, described, ("selection", "index"), "key")
+    _refuse_unknown(name, described, ("selection", "index", "adapter"), "key")
     options = _options(name, SelectionOptions, described.get("selection", {}), "selection")
     index = (
         _options(name, IndexOptions, described["index"], "index") if "index" in described else None
@@ -87,7 +97,10 @@ def read_contender(name: str) -> Contender:
     is_classic = options.algorithm == "classic"
     if is_classic and index not in (None, IndexOptions.classic()):
         raise SourceError(name, "the classic algorithm needs ToolRAG's index; leave 'index' out")
-    return Contender(name, "classic" if is_classic else "product", options, index)
+    adapter = described.get("adapter", None if is_classic else PACKAGED_ADAPTER)
+    if adapter is not None and not isinstance(adapter, str):
+        raise SourceError(name, f"'adapter' is {adapter!r:.80}; wanted a file's name or null")
+    return Contender(name, "classic" if is_classic else "product", options, index, adapter)
 
 
 def _options(source: str, kind: type[_Options], value: object, key: str) -> _Options:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.evaluation.answering import Answer, answer, answering_of, build
-from langchain_toolrag.evaluation.contender import Contender
-from langchain_toolrag.evaluation.embedded_once import EmbeddedOnce
+from langchain_toolrag.evaluation.contender import Contender, Way
 from langchain_toolrag.evaluation.labelled import LabelledQuery, LabelledSet
 from langchain_toolrag.evaluation.measures import Measures, Siblings, measure
-from langchain_toolrag.index.embedding import NoEmbeddings
-from langchain_toolrag.index.tool_index import ToolIndex
+from langchain_toolrag.index.cache import KnownVectors, VectorMemory
+from langchain_toolrag.index.embedding import MiniLMEmbeddings, NoEmbeddings
+from langchain_toolrag.index.tool_index import ToolIndex, cache_in
+from langchain_toolrag.search.request import parts_of, request_in
 from langchain_toolrag.selection.conversation import read_conversation
 from langchain_toolrag.selection.follow_up import with_context
 from langchain_toolrag.toolrag import ToolRAG
@@ -74,47 +75,75 @@ def mean_measures(measures: Sequence[Measures]) -> dict[str, float | None]:
     return means
 
 
-def embeddings_for(
-    contenders: Sequence[Contender], cache_dir: Path | None = None
-) -> dict[str, Embeddings]:
+@dataclass(frozen=True, slots=True)
+class Model:
+    """An embedding model and what it embedded before.
+
+    Attributes:
+        embeddings: The model; NoEmbeddings to search by words alone.
+        known: Its vectors, of tools and of requests.
+    """
+
+    embeddings: Embeddings
+    known: KnownVectors = field(default_factory=VectorMemory)
+
+
+def models_for(contenders: Sequence[Contender], cache_dir: Path) -> dict[str, Model]:
     """Return the models to evaluate with: ToolRAG's default, to which a text is given once.
 
     ToolRAG's algorithm goes without the adapter, which is not ToolRAG's.
 
     Args:
         contenders: The contenders; those that can share a model do.
-        cache_dir: Where vectors are kept from run to run; not used yet.
+        cache_dir: Where vectors are kept from run to run.
 
     Returns:
         A model by contender's name; it is loaded at its first use.
+
+    Raises:
+        AdapterError: If a contender's adapter cannot be read.
     """
-    ours, plain = EmbeddedOnce(), EmbeddedOnce(adapter=None)
-    return {each.name: plain if each.way == "classic" else ours for each in contenders}
+    adapters = {each.name: each.adapter for each in contenders}
+    models = {adapter: _model(adapter, cache_dir) for adapter in adapters.values()}
+    return {name: models[adapter] for name, adapter in adapters.items()}
 
 
-def warm(rag: ToolRAG, queries: Sequence[LabelledQuery]) -> None:
-    """Embed what the queries say in batches, which is quicker than one by one.
+def _model(adapter: str | None, cache_dir: Path) -> Model:
+    embeddings = MiniLMEmbeddings(adapter=adapter)
+    cache = cache_in(cache_dir, embeddings)
+    return Model(embeddings) if cache is None else Model(embeddings, cache)
 
-    What a search embeds besides is embedded when it is searched for.
+
+def warm(rag: ToolRAG, way: Way, queries: Sequence[LabelledQuery]) -> None:
+    """Embed what a search of the queries embeds, in batches, which is quicker than one by one.
 
     Args:
         rag: The tools the queries are for.
+        way: By what tools are found.
         queries: The queries.
 
     Raises:
         EmbeddingError: If the model fails.
     """
     texts = [query.text for query in queries]
-    conversations = (read_conversation(query.messages) for query in queries if query.history)
-    texts += filter(None, map(with_context, conversations))
+    if way == "product":
+        texts += [text for query in queries for text in _searched(query)]
     if isinstance(rag.tool_index, ToolIndex):
-        rag.tool_index.embedder.documents(texts)
+        rag.tool_index.embedder.requests(list(dict.fromkeys(texts)))
+
+
+def _searched(query: LabelledQuery) -> Iterator[str]:
+    request = request_in(query.text)
+    yield request
+    yield from parts_of(request)
+    if query.history:
+        yield with_context(read_conversation(query.messages)) or request
 
 
 def evaluate(
     labelled: LabelledSet,
     contender: Contender,
-    embeddings: Embeddings,
+    model: Model,
     progress: Progress | None = None,
 ) -> SetResult:
     """Let a contender answer every query of a set.
@@ -122,7 +151,7 @@ def evaluate(
     Args:
         labelled: The set.
         contender: The contender.
-        embeddings: The model; NoEmbeddings to search by words alone.
+        model: The model to embed with.
         progress: Told how far it is.
 
     Returns:
@@ -134,11 +163,11 @@ def evaluate(
         UnknownToolError: If `always_include` names a tool that the set does not have.
     """
     told = progress or _silence
-    rag = build(contender, labelled, embeddings)
-    by_words = contender.way == "text" or isinstance(embeddings, NoEmbeddings)
+    rag = build(contender, labelled, model.embeddings, model.known)
+    by_words = contender.way == "text" or isinstance(model.embeddings, NoEmbeddings)
     if not by_words:
         rag.index(progress=lambda done, total: told(f"{labelled.name}: embedding", done, total))
-        warm(rag, labelled.queries)
+        warm(rag, contender.way, labelled.queries)
     answering = answering_of(contender, rag, by_words=by_words)
     answer(answering, labelled.queries[0])  # The first answer is slow, and is not to be timed.
     answers: list[Answer] = []

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -31,6 +32,31 @@ _FEWEST_TO_FOLD = 4096  # Put one by one, as many are read in 0.1 s.
 _LOCK_SECONDS = 5.0  # Longer than any other process needs to write.
 _POLL_SECONDS = 0.005
 _REST_SECONDS = 30.0  # After disk trouble; so that not every put waits for a lock.
+
+
+class KnownVectors(Protocol):
+    """What keeps vectors by key: `VectorCache` on the disk, `VectorMemory` in the process."""
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, Vector]:
+        """Return the vectors that are known, in the order of the keys."""
+
+    def put(self, vectors: Mapping[bytes, Vector]) -> None:
+        """Keep vectors."""
+
+
+class VectorMemory:
+    """Vectors by opaque keys, all of one model, for the life of the process."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Vector] = {}
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, Vector]:
+        """Return the vectors that are known, in the order of the keys."""
+        return {key: self._known[key] for key in keys if key in self._known}
+
+    def put(self, vectors: Mapping[bytes, Vector]) -> None:
+        """Keep vectors; of two of one key the last counts."""
+        self._known.update(vectors)
 
 
 class VectorCache:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.errors import EmbeddingError
-from langchain_toolrag.index.cache import VectorCache, text_key
+from langchain_toolrag.index.cache import KnownVectors, text_key
 from langchain_toolrag.index.embedding import MiniLMEmbeddings, unit_vectors
 from langchain_toolrag.index.heads import HeadedEmbeddings
 from langchain_toolrag.types import Vector
@@ -43,7 +43,7 @@ class Embedder:
         embeddings: Embeddings,
         dim: int | None = None,
         *,
-        cache: VectorCache | None = None,
+        cache: KnownVectors | None = None,
         keep_requests: bool = False,
     ) -> None:
         self.embeddings = embeddings

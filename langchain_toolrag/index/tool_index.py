@@ -14,7 +14,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.fork import reset_after_fork
-from langchain_toolrag.index.cache import VectorCache
+from langchain_toolrag.index.cache import KnownVectors, VectorCache
 from langchain_toolrag.index.contract import CANDIDATES
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.embedding import as_embeddings, vector_space
@@ -52,8 +52,8 @@ class ToolIndex:
         embeddings: Any LangChain model, a name or folder, or None for MiniLM.
         options: Which texts are indexed, and how.
         snapshot: A state to start from; its rows must be of the same model and options.
-        cache_dir: A folder that keeps vectors from process to process; None for none.
-        keep_requests: Whether it keeps those of requests too, not of tools alone.
+        cache: Vectors the model made before, see `cache_in`; None for none.
+        keep_requests: Whether it is given those of requests too, not of tools alone.
     """
 
     def __init__(
@@ -62,16 +62,15 @@ class ToolIndex:
         *,
         options: IndexOptions | None = None,
         snapshot: Snapshot | None = None,
-        cache_dir: str | Path | None = None,
+        cache: KnownVectors | None = None,
         keep_requests: bool = False,
     ) -> None:
         self._snapshot = snapshot or Snapshot(options or IndexOptions())
         dense = self._snapshot.dense
-        model = as_embeddings(embeddings)
         self.embedder = Embedder(
-            model,
+            as_embeddings(embeddings),
             dense.dim if dense else None,
-            cache=_cache(model, cache_dir),
+            cache=cache,
             keep_requests=keep_requests,
         )
         self._next_key = max(self._snapshot.keys.values(), default=-1) + 1
@@ -288,9 +287,16 @@ class ToolIndex:
         self._embedding = threading.Lock()
 
 
-def _cache(model: Embeddings, directory: str | Path | None) -> VectorCache | None:
-    if directory is None:
-        return None
+def cache_in(directory: str | Path, model: Embeddings) -> VectorCache | None:
+    """Return the cache in a folder of one model's vectors.
+
+    Args:
+        directory: The folder; made when the first vector is kept.
+        model: The model.
+
+    Returns:
+        The cache; None, with a warning, for a model that does not say which one it is.
+    """
     space = vector_space(model)
     if space is None:
         logger.warning(

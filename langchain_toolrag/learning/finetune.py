@@ -10,7 +10,7 @@ from pathlib import Path
 from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.evaluation.contender import BUILT_IN
-from langchain_toolrag.evaluation.evaluate import evaluate
+from langchain_toolrag.evaluation.evaluate import Model, evaluate
 from langchain_toolrag.evaluation.labelled import LabelledSet
 from langchain_toolrag.index.adapter import Adapter, write_adapter
 from langchain_toolrag.index.embedding import as_embeddings
@@ -87,7 +87,7 @@ def finetune(
 
 def _watch(watched: Sequence[LabelledSet]) -> Watch:
     def measured(embeddings: Embeddings) -> float:
-        results = (evaluate(each, BUILT_IN["semantic"], embeddings) for each in watched)
+        results = (evaluate(each, BUILT_IN["semantic"], Model(embeddings)) for each in watched)
         return statistics.fmean(result.measures["ndcg@10"] or 0.0 for result in results)
 
     return measured

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from langchain_toolrag.index.adapter import Adapter, Side
+from langchain_toolrag.index.cache import VectorMemory
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.embedding import model_name
-from langchain_toolrag.types import Vector
 
 _HIDDEN = 512
 
@@ -37,8 +37,7 @@ class HeadsLearner:
         torch.manual_seed(seed)
         self.scale = 1.0
         self._base = base
-        self._embedder = Embedder(base)
-        self._known: dict[str, Vector] = {}
+        self._embedder = Embedder(base, cache=VectorMemory())
         dim = len(self._embedder.query("a request"))
         self._heads: dict[Side, _MLP] = {"request": _MLP(dim), "tool": _MLP(dim)}
 
@@ -67,9 +66,8 @@ class HeadsLearner:
         return Adapter("heads", model_name(self._base), self.scale, tensors, card)
 
     def _moved(self, texts: Sequence[str], side: Side) -> Tensor:
-        missing = [text for text in texts if text not in self._known]
-        self._known |= self._embedder.documents(missing)
-        vectors = torch.from_numpy(np.stack([self._known[text] for text in texts]))
+        made = self._embedder.documents(texts)
+        vectors = torch.from_numpy(np.stack([made[text] for text in texts]))
         return nn.functional.normalize(vectors + self.scale * self._heads[side](vectors), dim=1)
 
 

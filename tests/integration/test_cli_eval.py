@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from fakes import HashingEmbeddings
 
@@ -13,8 +14,9 @@ SUPPORT, TRAVEL = "tests/data/labelled/support", "tests/data/labelled/travel"
 
 
 @pytest.fixture(autouse=True)
-def _at_the_root(monkeypatch, request):
+def _at_the_root(monkeypatch, request, tmp_path):
     monkeypatch.chdir(request.config.rootpath)
+    monkeypatch.setenv("TOOLRAG_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -24,7 +26,7 @@ def encoded(monkeypatch):
 
     def encode(self, new):
         texts.extend(new)
-        return HashingEmbeddings().embed_documents(new)
+        return np.array(HashingEmbeddings().embed_documents(new))
 
     monkeypatch.setattr(embedding.MiniLMEmbeddings, "_encode", encode)
     return texts

@@ -52,7 +52,10 @@ def test_a_file_may_describe_toolrags_algorithm(described):
     ("value", "message"),
     [
         ([], r"wanted an object, found \[\]"),
-        ({"select": {}}, r"'select' is no key; known: selection, index. Did you mean 'selection'"),
+        (
+            {"select": {}},
+            r"'select' is no key; known: selection, index, adapter. Did you mean 'selection'",
+        ),
         ({"selection": {"margn": 1}}, r"'margn' is no field of 'selection'; known: k, margin, .*"),
         ({"index": {"ful": 1}}, r"'ful' is no field of 'index'; known: full, .* mean 'full'\?"),
         ({"selection": {"k": "5"}}, r"in 'selection', 'k': input should be a valid integer"),

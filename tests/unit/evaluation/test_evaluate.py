@@ -1,12 +1,13 @@
 import dataclasses
 
+import numpy as np
 import pytest
 from fakes import BrokenEmbeddings, HashingEmbeddings
 
 from langchain_toolrag import SelectionOptions, ToolRAG
 from langchain_toolrag.errors import EmbeddingError, SourceError, UnknownToolError
 from langchain_toolrag.evaluation.contender import Contender, read_contender
-from langchain_toolrag.evaluation.evaluate import embeddings_for, evaluate
+from langchain_toolrag.evaluation.evaluate import Model, evaluate, models_for
 from langchain_toolrag.index.embedding import MiniLMEmbeddings, NoEmbeddings
 
 NAMES = ["default", "classic", "semantic", "text"]
@@ -14,13 +15,13 @@ NAMES = ["default", "classic", "semantic", "text"]
 
 def answers(labelled, name, embeddings=None):
     contender = name if isinstance(name, Contender) else read_contender(name)
-    result = evaluate(labelled, contender, embeddings or HashingEmbeddings())
+    result = evaluate(labelled, contender, Model(embeddings or HashingEmbeddings()))
     return [each.answer for each in result.queries]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_contender_answers_every_query_in_ids(support, name):
-    result = evaluate(support, read_contender(name), HashingEmbeddings())
+    result = evaluate(support, read_contender(name), Model(HashingEmbeddings()))
     ids = {document.id for document in support.documents}
     assert (result.name, result.contender, result.tools) == ("support", name, 8)
     assert [each.query.id for each in result.queries] == ["s1", "s2", "s3", "s4"]
@@ -88,23 +89,26 @@ def test_without_a_model_requests_and_conversations_are_ranked_by_words(support,
 @pytest.mark.parametrize("name", ["default", "classic", "semantic"])
 def test_a_model_that_fails_is_an_error_and_no_figures(support, name):
     with pytest.raises(EmbeddingError, match="the model server is down"):
-        evaluate(support, read_contender(name), BrokenEmbeddings())
+        evaluate(support, read_contender(name), Model(BrokenEmbeddings()))
 
 
 def test_a_model_that_fails_on_the_way_is_an_error_and_no_figures(support):
     embeddings = BrokenEmbeddings(broken=False)
 
     def fail(doing, done, total):
-        embeddings.broken = "default" in doing and done == 2
+        embeddings.broken = "embedding" in doing
 
     with pytest.raises(EmbeddingError, match="the model server is down"):
-        evaluate(support, read_contender("default"), embeddings, fail)
+        evaluate(support, read_contender("default"), Model(embeddings), fail)
 
 
 def test_progress_is_told_for_tools_and_queries(support):
     told = []
     evaluate(
-        support, read_contender("default"), HashingEmbeddings(), lambda *step: told.append(step)
+        support,
+        read_contender("default"),
+        Model(HashingEmbeddings()),
+        lambda *step: told.append(step),
     )
     assert told == [
         ("support: embedding", 8, 8),
@@ -112,27 +116,21 @@ def test_progress_is_told_for_tools_and_queries(support):
     ]
 
 
-def test_what_queries_say_is_embedded_in_one_batch(support):
-    embeddings = HashingEmbeddings()
-    evaluate(support, read_contender("default"), embeddings)
-    assert {query.text for query in support.queries} <= set(embeddings.texts)
-
-
 def test_always_include_must_name_a_tool_of_the_set(support):
     contender = Contender("mine", options=SelectionOptions(always_include=("fly",)))
     with pytest.raises(UnknownToolError, match="always_include names 'fly'"):
-        evaluate(support, contender, HashingEmbeddings())
+        evaluate(support, contender, Model(HashingEmbeddings()))
 
 
 def test_a_needed_tool_that_cannot_be_bound_is_an_error(support):
     broken = {**support.tools[0], "parameters": {"$ref": "#/nowhere"}}
     labelled = dataclasses.replace(support, tools=(broken, *support.tools[1:]))
     with pytest.raises(SourceError, match="the tool 'tracker/create_issue', which a query needs"):
-        evaluate(labelled, read_contender("text"), NoEmbeddings())
+        evaluate(labelled, read_contender("text"), Model(NoEmbeddings()))
 
 
 def test_the_means_are_over_all_queries_and_the_time_is_the_median(support):
-    result = evaluate(support, read_contender("default"), HashingEmbeddings())
+    result = evaluate(support, read_contender("default"), Model(HashingEmbeddings()))
     values = [each.measures["recall@5"] for each in result.queries]
     times = sorted(each.answer.milliseconds for each in result.queries)
     assert result.measures["recall@5"] == pytest.approx(sum(values) / 4)
@@ -140,25 +138,34 @@ def test_the_means_are_over_all_queries_and_the_time_is_the_median(support):
 
 
 def test_a_set_without_siblings_has_no_rate_of_wrong_ones(travel, support):
-    of_travel = evaluate(travel, read_contender("text"), NoEmbeddings())
-    of_support = evaluate(support, read_contender("text"), NoEmbeddings())
+    of_travel = evaluate(travel, read_contender("text"), Model(NoEmbeddings()))
+    of_support = evaluate(support, read_contender("text"), Model(NoEmbeddings()))
     assert of_travel.measures["wrong_sibling"] is None
     assert of_support.measures["wrong_sibling"] is not None
 
 
-def test_a_text_is_embedded_once_and_toolrags_algorithm_goes_without_the_adapter(monkeypatch):
-    encoded = []
+def test_queries_are_embedded_in_one_batch_and_a_text_once_in_two_runs(
+    support, tmp_path, monkeypatch
+):
+    encoded, batches = [], []
 
     def encode(self, texts):
         encoded.extend(texts)
-        return HashingEmbeddings().embed_documents(texts)
+        batches.append(set(texts))
+        return np.array(HashingEmbeddings().embed_documents(texts))
 
     monkeypatch.setattr(MiniLMEmbeddings, "_encode", encode)
-    models = embeddings_for([read_contender(name) for name in NAMES])
+    contenders = [read_contender("default")]
+    evaluate(support, contenders[0], models_for(contenders, tmp_path)["default"])
+    assert any({query.text for query in support.queries} <= batch for batch in batches)
+    first = list(encoded)
+    assert len(first) == len(set(first)) > len(support.queries)
+    evaluate(support, contenders[0], models_for(contenders, tmp_path)["default"])
+    assert encoded == first
+
+
+def test_toolrags_algorithm_goes_without_the_adapter_and_the_others_share_a_model(tmp_path):
+    models = models_for([read_contender(name) for name in NAMES], tmp_path)
     assert models["default"] is models["semantic"]
-    assert models["classic"].adapter is None
-    assert models["default"].adapter is not None
-    model = models["default"]
-    model.embed_documents(["a", "b", "a"])
-    assert model.embed_query("b") == model.embed_documents(["b"])[0]
-    assert encoded == ["a", "b"]
+    assert models["classic"].embeddings.adapter is None
+    assert models["default"].embeddings.adapter is not None

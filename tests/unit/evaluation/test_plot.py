@@ -5,7 +5,7 @@ import pytest
 
 from langchain_toolrag.errors import SourceError
 from langchain_toolrag.evaluation.contender import read_contender
-from langchain_toolrag.evaluation.evaluate import evaluate
+from langchain_toolrag.evaluation.evaluate import Model, evaluate
 from langchain_toolrag.evaluation.output import refuse_unwritable, write_whole
 from langchain_toolrag.evaluation.plot import plot, refuse_unplottable
 from langchain_toolrag.index.embedding import NoEmbeddings
@@ -15,7 +15,7 @@ from langchain_toolrag.index.embedding import NoEmbeddings
 def results(support, travel):
     return {
         name: [
-            evaluate(labelled, read_contender(name), NoEmbeddings())
+            evaluate(labelled, read_contender(name), Model(NoEmbeddings()))
             for labelled in (support, travel)
         ]
         for name in ("text", "default")

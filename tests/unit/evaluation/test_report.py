@@ -4,7 +4,7 @@ import pytest
 
 from langchain_toolrag.evaluation.comparison import compare
 from langchain_toolrag.evaluation.contender import read_contender
-from langchain_toolrag.evaluation.evaluate import evaluate
+from langchain_toolrag.evaluation.evaluate import Model, evaluate
 from langchain_toolrag.evaluation.measures import MEASURES
 from langchain_toolrag.evaluation.report import as_json, as_lines
 from langchain_toolrag.evaluation.table import as_table
@@ -16,7 +16,7 @@ def results(support, travel):
     def of(*names):
         return {
             name: [
-                evaluate(labelled, read_contender(name), NoEmbeddings())
+                evaluate(labelled, read_contender(name), Model(NoEmbeddings()))
                 for labelled in (support, travel)
             ]
             for name in names
