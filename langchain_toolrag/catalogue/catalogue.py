@@ -68,6 +68,7 @@ class Catalogue:
     digest: str = ""
     originals: tuple[Tool, ...] = ()
     _by_name: Mapping[str, ToolId] = field(default_factory=dict)
+    _sharing: Mapping[str, tuple[ToolId, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -88,6 +89,15 @@ class Catalogue:
     def id_of(self, name: str) -> ToolId | None:
         """Return the id of the tool of that id, or bound under that name, or alone so named."""
         return self._by_name.get(name)
+
+    def called(self, name: str) -> tuple[ToolId, ...]:
+        """Return the ids of the tools that a call of this name may have meant.
+
+        One for a name that is known; all that bear it where several do and are bound under others,
+        as in a history from before that was so; none for any other.
+        """
+        known = self._by_name.get(name)
+        return (known,) if known is not None else self._sharing.get(name, ())
 
 
 def build_catalogue(tools: Tools, *, on_duplicate: OnDuplicate = "raise") -> Catalogue:
@@ -130,6 +140,7 @@ def build_catalogue(tools: Tools, *, on_duplicate: OnDuplicate = "raise") -> Cat
         _digest(entry.document for entry in entries.values()),
         (*passed_through.values(), *(tool for _, tool in read.values())),
         _lookup(entries),
+        _sharing(entries),
     )
 
 
@@ -245,6 +256,16 @@ def _digest(documents: Iterable[ToolDocument]) -> str:
         fields = asdict(document) | {"tags": sorted(document.tags), "origin": ""}
         digest.update(json.dumps(fields, sort_keys=True).encode())
     return digest.hexdigest()[:16]
+
+
+def _sharing(entries: Mapping[ToolId, Entry]) -> dict[str, tuple[ToolId, ...]]:
+    """Return the ids of the tools of one own name, by the names that several have."""
+    bearers = _by([entry.document for entry in entries.values()], lambda document: document.name)
+    return {
+        name: tuple(document.id for document in same)
+        for name, same in bearers.items()
+        if len(same) > 1
+    }
 
 
 def _lookup(entries: Mapping[ToolId, Entry]) -> Mapping[str, ToolId]:

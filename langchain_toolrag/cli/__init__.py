@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
-from langchain_toolrag.cli import evaluate, lint, select
+from langchain_toolrag.cli import evaluate, finetune, lint, select
 from langchain_toolrag.errors import ToolRAGError
 
-_COMMANDS = (select, lint, evaluate)
+_COMMANDS = (select, lint, evaluate, finetune)
 _FAILED = 1  # argparse itself exits with 2 for a malformed command line.
 
 
@@ -25,8 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     try:
         status: int = parsed.run(parsed)
+        sys.stdout.flush()
     except ToolRAGError as error:
         print(f"toolrag: {error}", file=sys.stderr)
+        return _FAILED
+    except BrokenPipeError:  # The reader has seen enough, as in `toolrag ... | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _FAILED
     return status
 

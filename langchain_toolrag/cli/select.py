@@ -12,7 +12,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from langchain_toolrag.catalogue.sources.files import read_json, read_tools
+from langchain_toolrag.catalogue.sources.files import read_tools
+from langchain_toolrag.catalogue.sources.json_files import read_json
 from langchain_toolrag.cli.arguments import Commands, at_least_one
 from langchain_toolrag.errors import SourceError
 from langchain_toolrag.index.embedding import NoEmbeddings

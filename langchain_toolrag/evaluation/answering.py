@@ -23,6 +23,8 @@ from langchain_toolrag.types import Hit, ToolId
 DEPTH = 10
 """How much of a ranking is looked at."""
 
+_TOOLRANKS_MARGIN = 0.2
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -153,7 +155,7 @@ class _Classic:
 
 
 class _Semantic:
-    """Meaning alone, of the last user turn alone; bound is what the default cutoff leaves."""
+    """Meaning alone, of the last user turn alone; bound is what toolrank's margin leaves."""
 
     def __init__(self, rag: ToolRAG) -> None:
         self._rag = rag
@@ -162,14 +164,16 @@ class _Semantic:
         return _ids(self._rag.semantic_search(query.text, k=DEPTH))
 
     def bind(self, query: LabelledQuery) -> list[ToolId]:
-        return _ids(Cutoff().apply(self._rag.semantic_search(query.text, k=DEPTH)))
+        return _ids(
+            Cutoff(margin=_TOOLRANKS_MARGIN).apply(self._rag.semantic_search(query.text, k=DEPTH))
+        )
 
 
 class _Text:
     """Words alone (BM25), of the last user turn alone.
 
-    The adaptive cutoff's margin is on the scale of the cosine and says nothing about BM25's
-    scores: the whole ranking of `DEPTH` is bound.
+    A margin on the scale of the cosine says nothing about BM25's scores: the whole ranking is
+    bound.
     """
 
     def __init__(self, rag: ToolRAG) -> None:

@@ -12,9 +12,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from langchain_toolrag.catalogue.sources.files import read_json
+from langchain_toolrag.catalogue.sources.json_files import first_fault, read_json
 from langchain_toolrag.errors import SourceError
-from langchain_toolrag.evaluation.json_lines import first_fault
 from langchain_toolrag.index.embedding import PACKAGED_ADAPTER
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.selection.options import SelectionOptions

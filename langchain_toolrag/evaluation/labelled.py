@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from langchain_toolrag.catalogue.document import document_of, is_providers_own
 from langchain_toolrag.catalogue.sources.files import read_tools
+from langchain_toolrag.catalogue.sources.json_files import Line, first_fault, read_lines
 from langchain_toolrag.errors import InvalidToolError, SourceError
-from langchain_toolrag.evaluation.json_lines import Line, first_fault, read_lines
 from langchain_toolrag.types import Tool, ToolDocument, ToolId
 
 _TOOLS = "tools.jsonl"

@@ -9,8 +9,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from langchain_toolrag.catalogue.document import document_of
+from langchain_toolrag.catalogue.sources.json_files import Line, first_fault, read_lines
 from langchain_toolrag.errors import InvalidToolError, SourceError
-from langchain_toolrag.evaluation.json_lines import Line, first_fault, read_lines
 from langchain_toolrag.types import ToolDocument, ToolId
 
 _FEWEST_PAIRS = 20

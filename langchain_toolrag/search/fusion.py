@@ -57,6 +57,14 @@ def fuse(evidence: Evidence, *, named_first: bool = True) -> list[Hit]:
     return _with_exact_first(scores) if named_first else ranked(scores, scores.__getitem__)
 
 
+def average_score(evidence: Evidence) -> float:
+    """Return what an average tool of the catalogue scores in the ranking that `fuse` makes."""
+    if any(tool.dense is not None for tool in evidence.tools):
+        return evidence.statistics.dense_mean
+    best = max((tool.lexical for tool in evidence.tools), default=0.0) or 1.0
+    return evidence.statistics.lexical_mean / best
+
+
 def with_parts(hits: Sequence[Hit], evidence: Evidence, parts: Sequence[Evidence]) -> list[Hit]:
     """Mix the best of a request's parts into the ranking of the whole.
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from langchain_toolrag.index.contract import CANDIDATES
 from langchain_toolrag.search.cutoff import Cutoff
-from langchain_toolrag.search.fusion import fuse, ranked, with_parts
+from langchain_toolrag.search.fusion import average_score, fuse, ranked, with_parts
 from langchain_toolrag.search.request import parts_of, request_in
 from langchain_toolrag.types import Evidence, Hit, ToolFilter
 
@@ -55,7 +55,7 @@ def hybrid(query: str, cutoff: Cutoff, filter: ToolFilter | None = None) -> Rank
     if not query.strip():
         return []
     fused = yield from by_everything(query, max(CANDIDATES, cutoff.limit), filter)
-    return cutoff.apply(fused.hits)
+    return cutoff.apply(fused.hits, average_score(fused.evidence))
 
 
 def by_everything(

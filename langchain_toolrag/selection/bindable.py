@@ -43,6 +43,11 @@ class Bindable:
         found = (self.id_of(name) for name in names)
         return [identity for identity in found if identity is not None]
 
+    def called(self, names: Iterable[str]) -> list[ToolId]:
+        """Return the ids of the tools that can be bound and that calls of names may have meant."""
+        meant = (identity for name in names for identity in self.catalogue.called(name))
+        return [identity for identity in meant if identity in self.tools]
+
     def id_of(self, name: str) -> ToolId | None:
         """Return the id of a tool that can be bound; None for any other."""
         identity = self.catalogue.id_of(name)

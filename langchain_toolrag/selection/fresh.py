@@ -12,7 +12,7 @@ from typing import TypeAlias
 from langchain_toolrag.index.contract import CANDIDATES
 from langchain_toolrag.index.keyword import parse_query
 from langchain_toolrag.search.confidence import confidence
-from langchain_toolrag.search.fusion import blend, fuse
+from langchain_toolrag.search.fusion import average_score, blend, fuse
 from langchain_toolrag.search.rankings import Question, by_everything, by_meaning, by_words
 from langchain_toolrag.selection.conversation import Conversation
 from langchain_toolrag.selection.follow_up import (
@@ -87,7 +87,7 @@ def hybrid(
             sure = (1 - share) * sure + share * in_context
         hits, searched = blend(hits, told, share), longer
     found = [] if _nothing_fits(conversation, options, sure, at_best) else hits
-    found = options.cutoff.apply(found)
+    found = options.cutoff.apply(found, average_score(evidence))
     sources = {hit.id: _source(hit.evidence, options.similarity_threshold) for hit in found}
     return Found(searched, tuple(found), sources, evidence.version, sure)
 

@@ -26,7 +26,10 @@ class SelectionOptions:
 
     Attributes:
         k: How many tools a search brings; None for adaptive.
-        margin: Adaptive: how far below the best a tool may score; cosine scale, 0 to 2.
+        completeness: Adaptive: how likely it is to be that no tool the request needs is left out,
+            0 to 1; higher binds more.
+        margin: Adaptive, instead of `completeness`: how far below the best a tool may score; cosine
+            scale, 0 to 2. None for `completeness`.
         max_k: Adaptive: at most this many.
         min_k: Adaptive: at least this many.
         max_tools: The most tools that are bound in one step, whatever they are bound for;
@@ -51,7 +54,8 @@ class SelectionOptions:
     """
 
     k: int | None = None
-    margin: float = 0.2
+    completeness: float = 0.75
+    margin: float | None = None
     max_k: int = 10
     min_k: int = 1
     max_tools: int = 24
@@ -69,7 +73,7 @@ class SelectionOptions:
     vague_score: float = 0.4
 
     def __post_init__(self) -> None:
-        _ = self.cutoff  # Checks k, margin, max_k and min_k.
+        _ = self.cutoff  # Checks its fields.
         if isinstance(self.always_include, str):
             raise TypeError(f"always_include is the string {self.always_include!r}; wanted a tuple")
         object.__setattr__(self, "always_include", tuple(self.always_include))
@@ -95,7 +99,13 @@ class SelectionOptions:
     @property
     def cutoff(self) -> Cutoff:
         """How much of a ranking is used."""
-        return Cutoff(k=self.k, margin=self.margin, max_k=self.max_k, min_k=self.min_k)
+        return Cutoff(
+            k=self.k,
+            completeness=self.completeness,
+            margin=self.margin,
+            max_k=self.max_k,
+            min_k=self.min_k,
+        )
 
     @classmethod
     def classic(cls) -> SelectionOptions:

@@ -196,11 +196,11 @@ def _claims(
     window = options.sticky_window
     sticky = conversation.classic_sticky(window) if classic else conversation.sticky(window)
     claims = Claims(
-        required=bindable.ids([*required, *conversation.unanswered]),
+        required=[*bindable.ids(required), *bindable.called(conversation.unanswered)],
         always=[*bindable.tools] if outcome.state.whole else bindable.ids(options.always_include),
-        sticky=bindable.ids(sticky),
+        sticky=bindable.called(sticky),
         fresh=[identity for identity in found if identity in bindable.tools],
-        called=[] if classic else bindable.ids(call.name for call in conversation.calls),
+        called=[] if classic else bindable.called(call.name for call in conversation.calls),
         kept=[] if classic else _kept(outcome.state, bindable),
     )
     return _never_empty(claims, conversation, bindable, required)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
+from langchain_toolrag.catalogue.sources.json_files import read_json, read_lines
 from langchain_toolrag.errors import SourceError
 from langchain_toolrag.types import Tool
 
@@ -42,27 +41,10 @@ def read_tools(source: str) -> list[Tool]:
     return _from_attribute(source, _module(location), attribute)
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Args:
-        path: The file.
-
-    Returns:
-        Its value.
-
-    Raises:
-        SourceError: If it cannot be read or is not JSON; names the line at fault.
-    """
-    return _parsed(_text(path), str(path))
-
-
 def _from_file(path: Path) -> list[Tool]:
-    text = _text(path)
     if path.suffix == ".jsonl":
-        lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
-        return [_definition(_parsed(line, str(path), n), str(path), n) for n, line in lines]
-    parsed = _parsed(text, str(path))
+        return [_definition(line.value, str(path), line.number) for line in read_lines(path)]
+    parsed = read_json(path)
     listed = parsed.get(_KEY) if isinstance(parsed, dict) else parsed
     if not isinstance(listed, list):
         raise SourceError(str(path), f"wanted a list of tools, or an object with '{_KEY}'")
@@ -77,21 +59,6 @@ def _definition(value: object, source: str, line: int | None) -> Tool:
     if not isinstance(named.get("name"), str) and "type" not in value:
         raise SourceError(source, f"a tool without a name: {value!r:.80}", line=line)
     return value
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(str(path), f"cannot be read: {error}") from error
-
-
-def _parsed(text: str, source: str, line: int | None = None) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        at = error.lineno if line is None else line
-        raise SourceError(source, f"not JSON: {error.msg}", line=at) from error
 
 
 def _module(location: str) -> ModuleType:

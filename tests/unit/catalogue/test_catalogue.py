@@ -346,3 +346,22 @@ def test_a_provider_tool_of_the_same_name_is_a_duplicate_too():
         build_catalogue(clashing)
     (entry,) = build_catalogue(clashing, on_duplicate="prefix")
     assert entry.document.bound_name == "mcp_web_search"
+
+
+class TestCalledNames:
+    def catalogue(self):
+        servers = ("github", "gitlab")
+        tools = [make_tool("list_issues", "Lists issues.", server=server) for server in servers]
+        return build_catalogue([*tools, make_tool("send_email")], on_duplicate="prefix")
+
+    def test_a_name_that_one_tool_has_means_it(self):
+        assert self.catalogue().called("send_email") == ("send_email",)
+        assert self.catalogue().called("github_list_issues") == ("github/list_issues",)
+
+    def test_a_name_that_several_share_may_mean_each_of_them(self):
+        assert self.catalogue().id_of("list_issues") is None
+        both = ("github/list_issues", "gitlab/list_issues")
+        assert self.catalogue().called("list_issues") == both
+
+    def test_a_name_that_no_tool_has_means_none(self):
+        assert self.catalogue().called("list_pulls") == ()

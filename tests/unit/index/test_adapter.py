@@ -121,7 +121,8 @@ class TestFiles:
         save_file(weights_of_a_layer(), tmp_path / "a", header)
         with pytest.raises(AdapterError, match="wanted one of `toolrag finetune`") as caught:
             read_adapter(tmp_path / "a")
-        assert str(header or {}) in str(caught.value)
+        for key, value in (header or {}).items():
+            assert f"{key!r}: {value!r}" in str(caught.value)
 
     @pytest.mark.parametrize("key", ["base", "scale", "card"])
     def test_a_header_without_one_of_its_keys_is_an_error(self, tmp_path, key):
@@ -170,7 +171,7 @@ class TestWeights:
     )
     def test_weights_that_do_not_fit_together_are_an_error(self, tmp_path, kind, changed):
         tensors = weights_of_a_layer() if kind == "low-rank" else weights_of_heads()
-        fitting = {name: tensor for name, tensor in {**tensors, **changed}.items()}
+        fitting = {**tensors, **changed}
         present = {name: tensor for name, tensor in fitting.items() if tensor is not None}
         path = written(tmp_path / "a", kind, tensors=present)
         with pytest.raises(AdapterError, match="do not fit together") as caught:

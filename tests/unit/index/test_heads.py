@@ -75,8 +75,10 @@ def test_vectors_are_the_bases_moved_by_the_head_of_their_side(moving):
     base, headed = NamedEmbeddings(), HeadedEmbeddings(NamedEmbeddings(), str(moving))
     vectors = np.array(base.embed_documents(["rain", "sun in Oslo"]), np.float32)
     heads = read_adapter(moving)
-    assert headed.embed_documents(["rain", "sun in Oslo"]) == heads.apply(vectors, "tool").tolist()
-    assert headed.embed_query("rain") == heads.apply(vectors, "request")[0].tolist()
+    tools, requests = heads.apply(vectors, "tool"), heads.apply(vectors, "request")
+    embedded = np.array(headed.embed_documents(["rain", "sun in Oslo"]))
+    assert embedded == pytest.approx(tools, abs=1e-6)
+    assert headed.embed_query("rain") == pytest.approx(requests[0], abs=1e-6)
 
 
 def test_no_texts_are_no_vectors(moving):

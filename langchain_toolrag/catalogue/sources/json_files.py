@@ -1,4 +1,4 @@
-"""A file of JSON lines, or of one JSON value, in -> checked objects that know their place out."""
+"""A file of JSON, or of JSON lines, in -> values, or objects that know their place, out."""
 
 from __future__ import annotations
 
@@ -31,6 +31,21 @@ class Line:
         return SourceError(self.source, problem, line=self.number)
 
 
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Args:
+        path: The file, in UTF-8, with or without a byte order mark.
+
+    Returns:
+        Its value.
+
+    Raises:
+        SourceError: If it cannot be read or is not JSON; names the line at fault.
+    """
+    return _parsed(_text(path), str(path), None)
+
+
 def read_lines(path: Path) -> list[Line]:
     """Read a file with a JSON object on every line; empty lines are passed over.
 
@@ -60,16 +75,21 @@ def first_fault(error: ValidationError) -> str:
 
 
 def _line(source: str, number: int, text: str) -> Line:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise SourceError(source, f"not JSON: {error.msg}", line=number) from error
-    # Too many digits, or too deeply nested.
-    except (ValueError, RecursionError) as error:
-        raise SourceError(source, f"cannot be read as JSON: {error}", line=number) from error
+    value = _parsed(text, source, number)
     if not isinstance(value, dict):
         raise SourceError(source, f"wanted a JSON object, found {value!r:.80}", line=number)
     return Line(source, number, value)
+
+
+def _parsed(text: str, source: str, line: int | None) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        at = error.lineno if line is None else line
+        raise SourceError(source, f"not JSON: {error.msg}", line=at) from error
+    # Too many digits, or too deeply nested.
+    except (ValueError, RecursionError) as error:
+        raise SourceError(source, f"cannot be read as JSON: {error}", line=line) from error
 
 
 def _text(path: Path) -> str:

@@ -1,0 +1,194 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fakes import HashingEmbeddings
+
+from langchain_toolrag import cli
+from langchain_toolrag.index import embedding
+from langchain_toolrag.index.adapter import read_adapter
+from langchain_toolrag.index.embedding import MiniLMEmbeddings, model_name
+from langchain_toolrag.index.heads import HeadedEmbeddings
+
+DATA = Path(__file__).parents[1] / "data" / "finetune"
+FILES = ["--pairs", str(DATA / "pairs.jsonl"), "--tools", str(DATA / "tools.jsonl")]
+WATCHED = ["--watch", str(DATA / "watched")]
+
+
+@pytest.fixture
+def encoded(monkeypatch):
+    """A stand-in for the model; the texts it was given."""
+    texts = []
+
+    def encode(self, new):
+        texts.extend(new)
+        return np.array(HashingEmbeddings().embed_documents(new), np.float32)
+
+    monkeypatch.setattr(embedding.MiniLMEmbeddings, "_encode", encode)
+    return texts
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "heads.safetensors"
+
+
+@pytest.fixture
+def easy(tmp_path):
+    """A watched set that nothing can be learned for: its requests are the tools' names."""
+    folder = tmp_path / "easy"
+    folder.mkdir()
+    (folder / "tools.jsonl").write_text((DATA / "watched" / "tools.jsonl").read_text())
+    query = {"id": "e1", "query": "create photo", "relevant": ["create_photo"]}
+    (folder / "queries.jsonl").write_text(json.dumps(query))
+    return folder
+
+
+def finetune(out, *arguments, files=FILES, watched=WATCHED):
+    return cli.main(["finetune", *files, *watched, "--out", str(out), "--heads", *arguments])
+
+
+def test_heads_are_trained_told_of_and_written(encoded, out, capsys):
+    assert finetune(out, "--steps", "40") == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "mean NDCG@10 of the watched sets, by meaning alone"
+    names = [line[:22].strip() for line in printed[1:-1]]
+    steps = ["step 10", "step 20", "step 30", "step 40"]
+    assert names[:5] == ["untrained", *steps]
+    assert [name.partition(", ")[2] for name in names[5:]] == ["scale 0.4", "scale 0.7", "scale 1"]
+    assert {name.partition(", ")[0] for name in names[5:]} <= set(steps)
+    values = [float(line.split()[-1]) for line in printed[1:-1]]
+    assert max(values[1:]) > values[0] + 0.3
+    assert printed[-1] == f"written: {out}"
+    headed = HeadedEmbeddings(MiniLMEmbeddings(), out)
+    assert headed.heads.base == model_name(MiniLMEmbeddings())
+    assert headed.heads.card["pairs"] == {"office": 18, "home": 18}
+
+
+def test_what_is_printed_beside_the_figures_is_not_in_the_output(encoded, out, capsys):
+    assert finetune(out, "--steps", "8") == 0
+    printed = capsys.readouterr()
+    assert "training" not in printed.out
+    assert printed.err == ""  # A bar is drawn for a terminal only.
+
+
+def test_the_same_seed_trains_the_same_heads(encoded, tmp_path):
+    weights = []
+    for name, seed in (("one", "5"), ("two", "5"), ("other", "6")):
+        assert finetune(tmp_path / name, "--steps", "12", "--seed", seed) == 0
+        weights.append(read_adapter(tmp_path / name).tensors["tool.second.weight"])
+    one, two, other = weights
+    assert np.array_equal(one, two)
+    assert not np.array_equal(one, other)
+
+
+def test_where_nothing_is_learned_nothing_is_written(encoded, out, easy, capsys):
+    assert finetune(out, "--steps", "4", watched=["--watch", str(easy)]) == 1
+    printed = capsys.readouterr()
+    assert "  untrained            1.0000" in printed.out
+    assert "written" not in printed.out
+    assert printed.err == "the model as it is does best on the watched sets: nothing written\n"
+    assert not out.exists()
+
+
+def test_an_older_file_stays_where_nothing_is_learned(encoded, out, easy):
+    out.write_bytes(b"an older one")
+    assert finetune(out, "--steps", "4", watched=["--watch", str(easy)]) == 1
+    assert out.read_bytes() == b"an older one"
+
+
+def test_the_mean_is_of_all_watched_sets(encoded, out, easy, capsys):
+    assert finetune(out, "--steps", "40", watched=[*WATCHED, str(easy)]) in (0, 1)
+    both = capsys.readouterr().out.splitlines()[1]
+    finetune(out, "--steps", "1")
+    one = capsys.readouterr().out.splitlines()[1]
+    assert float(both.split()[-1]) == pytest.approx((1 + float(one.split()[-1])) / 2, abs=1e-4)
+
+
+def test_a_set_is_left_out(encoded, tmp_path, out):
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text((DATA / "pairs.jsonl").read_text() * 2)
+    files = ["--pairs", str(pairs), "--tools", str(DATA / "tools.jsonl")]
+    assert finetune(out, "--steps", "40", "--leave-out", "office", files=files) == 0
+    assert read_adapter(out).card["pairs"] == {"home": 36}
+    assert "zeige die fahrkarte" in encoded
+    assert "zeige die rechnung" not in encoded
+
+
+@pytest.mark.parametrize("left_out", [["office"], ["office", "home"]])
+def test_too_few_pairs_are_an_error(encoded, out, left_out, capsys):
+    assert finetune(out, "--leave-out", *left_out) == 1
+    assert "pairs are too few to learn from; wanted 20" in capsys.readouterr().err
+    assert encoded == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (["--pairs", "nowhere.jsonl"], "nowhere.jsonl: cannot be read"),
+        (["--tools", "nowhere.jsonl"], "nowhere.jsonl: cannot be read"),
+        (["--watch", "nowhere"], "nowhere: no such folder"),
+        (["--leave-out", "mail"], "has no set 'mail' to leave out; it has office, home"),
+        (["--out", "nowhere/heads.safetensors"], "its folder does not exist; make it first"),
+        (["--watch", str(DATA / "watched"), str(DATA / "watched")], "given twice"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_done_is_an_error_before_the_training(
+    encoded, out, changed, message, capsys
+):
+    assert finetune(out, *changed) == 1
+    printed = capsys.readouterr()
+    assert printed.err.startswith("toolrag: ")
+    assert message in printed.err
+    assert printed.out == ""
+    assert encoded == []
+
+
+def test_a_folder_in_the_place_of_the_file_is_an_error_before_the_training(
+    encoded, tmp_path, capsys
+):
+    assert finetune(tmp_path, "--steps", "4") == 1
+    assert str(tmp_path) in capsys.readouterr().err
+    assert encoded == []
+
+
+def test_a_model_that_cannot_be_loaded_is_an_error(out, capsys):
+    assert finetune(out, "--model", "nobody-here/no-such-model") == 1
+    assert "nobody-here/no-such-model" in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["finetune"], "the following arguments are required: --pairs, --tools, --out, --watch"),
+        (["finetune", *FILES, *WATCHED, "--out", "x", "--steps", "0"], "--steps"),
+        (["finetune", *FILES, *WATCHED, "--out", "x", "--seed", "one"], "--seed"),
+        (["finetune", *FILES, "--out", "x", "--watch"], "--watch"),
+    ],
+    ids=["nothing", "no steps", "a word for a seed", "nothing watched"],
+)
+def test_arguments_that_are_none_are_a_usage_error(arguments, message, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(arguments)
+    assert exit_.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_help_is_had_without_torch():
+    code = (
+        "import sys\n"
+        "from langchain_toolrag import cli\n"
+        "try:\n"
+        "    cli.main(['finetune', '--help'])\n"
+        "except SystemExit as exit_:\n"
+        "    assert exit_.code == 0\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--leave-out" in done.stdout
