@@ -15,7 +15,8 @@ from langchain_toolrag.index.contract import Index
 from langchain_toolrag.index.embedding import MiniLMEmbeddings, as_embeddings
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.storage import load_index
-from langchain_toolrag.index.tool_index import ToolIndex, cache_in
+from langchain_toolrag.index.tool_index import ToolIndex
+from langchain_toolrag.index.vector_space import cache_in
 from langchain_toolrag.indexed_tools import IndexedTools
 from langchain_toolrag.plans import arun, run
 from langchain_toolrag.search import rankings
@@ -116,7 +117,7 @@ class ToolRAG(IndexedTools):
             SourceError: If the directory holds no index or a damaged one.
             StaleIndexError: If it was made by another model or version.
         """
-        index = load_index(Path(directory), embeddings)
+        index = load_index(Path(directory), _model(embeddings, options or SelectionOptions()))
         return cls(tools, index=index, options=options, on_duplicate=on_duplicate)
 
     def search(self, query: str, k: int | None = None, filter: Filter | None = None) -> list[Hit]:
@@ -348,6 +349,13 @@ def _limit(k: int | None, default: int) -> int:
     return default if k is None else Cutoff(k=k).limit
 
 
+def _model(embeddings: Embeddings | str | None, options: SelectionOptions) -> Embeddings:
+    """Return the model to embed with; ToolRAG's algorithm has no adapter of its own accord."""
+    if embeddings is None and options.algorithm == "classic":
+        return MiniLMEmbeddings(adapter=None)
+    return as_embeddings(embeddings)
+
+
 def _fitting_index(
     index: Index | None,
     embeddings: Embeddings | str | None,
@@ -361,8 +369,7 @@ def _fitting_index(
     classic = options.algorithm == "classic"
     if index is None:
         wanted = index_options or (IndexOptions.classic() if classic else IndexOptions())
-        toolrags_own = MiniLMEmbeddings(adapter=None) if classic else None
-        model = as_embeddings(embeddings if embeddings is not None else toolrags_own)
+        model = _model(embeddings, options)
         cache = cache_in(cache_dir, model) if cache_dir is not None else None
         index = ToolIndex(model, options=wanted, cache=cache)
     if classic and index.options != IndexOptions.classic():

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from langchain_toolrag.cli.arguments import Commands, at_least_one
-from langchain_toolrag.errors import SourceError
 from langchain_toolrag.evaluation.labelled import read_all_labelled
+from langchain_toolrag.evaluation.output import refuse_unwritable
 from langchain_toolrag.index.weights import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ def _finetune(arguments: argparse.Namespace) -> int:
     from langchain_toolrag.learning.finetune import finetune  # Imports torch.
     from langchain_toolrag.learning.pairs import read_pairs
 
-    if not arguments.out.parent.is_dir():
-        raise SourceError(str(arguments.out), "its folder does not exist; make it first")
+    refuse_unwritable(arguments.out)
     sets = read_pairs(arguments.pairs, arguments.tools, leave_out=arguments.leave_out)
     watched = read_all_labelled(arguments.watch)
     with tqdm(total=arguments.steps, desc="training", unit=" steps", disable=None) as bar:

@@ -16,7 +16,8 @@ from langchain_toolrag.evaluation.labelled import LabelledQuery, LabelledSet
 from langchain_toolrag.evaluation.measures import Measures, Siblings, measure
 from langchain_toolrag.index.cache import KnownVectors, VectorMemory
 from langchain_toolrag.index.embedding import MiniLMEmbeddings, NoEmbeddings
-from langchain_toolrag.index.tool_index import ToolIndex, cache_in
+from langchain_toolrag.index.tool_index import ToolIndex
+from langchain_toolrag.index.vector_space import cache_in
 from langchain_toolrag.search.request import parts_of, request_in
 from langchain_toolrag.selection.conversation import read_conversation
 from langchain_toolrag.selection.follow_up import with_context

@@ -45,7 +45,8 @@ class Adapter:
 
     Attributes:
         kind: `low-rank` or `heads`.
-        base: What it was trained on, see `embedding.model_identity`.
+        base: What it was trained on: `weights.base_identity` for low-rank adapters,
+            `embedding.model_name` for heads.
         scale: How much of it is applied, 0 to 1.
         tensors: Its weights by name: `<layer>.down` of shape `(rank, in)` and `<layer>.up` of
             shape `(out, rank)`; or `<side>.<first|second>.<weight|bias>`.
@@ -76,23 +77,24 @@ class Adapter:
             side: Whose head: that of requests or that of tools.
 
         Returns:
-            Unit vectors of the same shape.
+            Unit vectors of the same shape; one that is zero stays zero, so that it is close to
+            nothing.
         """
         first = vectors @ self._of(f"{side}.first.weight").T + self._of(f"{side}.first.bias")
         hidden = np.maximum(first, 0)
         moved = hidden @ self._of(f"{side}.second.weight").T + self._of(f"{side}.second.bias")
         summed = vectors + np.float32(self.scale) * moved
         norms = np.linalg.norm(summed, axis=1, keepdims=True)
-        unit: Vectors = summed / np.where(norms > 0, norms, 1.0).astype(np.float32)
-        return unit
+        usable = vectors.any(axis=1, keepdims=True) & (norms > 0)
+        unit: Vectors = np.where(usable, summed / np.where(norms > 0, norms, 1), 0)
+        return unit.astype(np.float32)
 
     def _of(self, name: str) -> Vectors:
         return self.tensors[name].astype(np.float32)
 
 
-@functools.lru_cache(maxsize=8)
 def read_adapter(path: Path) -> Adapter:
-    """Read an adapter; one path is read once in a process.
+    """Read an adapter; a file that has not changed is read once in a process.
 
     Args:
         path: The file.
@@ -104,20 +106,12 @@ def read_adapter(path: Path) -> Adapter:
         AdapterError: If there is no such file, or it is no adapter or a damaged one.
     """
     try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        with safe_open(path, framework="np") as file:
-            header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        stat = path.stat()
+        return _read(path.resolve(), stat.st_size, stat.st_mtime_ns)
     except (OSError, SafetensorError) as error:
         raise AdapterError(path, f"cannot be read: {error}") from error
-    if header.get("format") != _FORMAT or header.get("kind") not in get_args(Kind):
-        raise AdapterError(path, f"its header says {header}; wanted one of `toolrag finetune`")
-    kind: Kind = "low-rank" if header["kind"] == "low-rank" else "heads"
-    adapter = Adapter(
-        kind, header["base"], float(header["scale"]), tensors, json.loads(header["card"]), digest
-    )
-    _check(adapter, path)
-    return adapter
+    except (KeyError, ValueError, IndexError) as error:
+        raise AdapterError(path, f"{error}; wanted one of `toolrag finetune`") from error
 
 
 def write_adapter(adapter: Adapter, path: Path) -> None:
@@ -135,16 +129,43 @@ def write_adapter(adapter: Adapter, path: Path) -> None:
     write_whole(path, save(halves, header))
 
 
-def _check(adapter: Adapter, path: Path) -> None:
-    """Refuse tensors that would not fit together, or would make every vector NaN."""
+@functools.lru_cache(maxsize=8)
+def _read(path: Path, size: int, changed: int) -> Adapter:
+    """Read a file as it is with this size and time of change; errors are of many kinds."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    with safe_open(path, framework="np") as file:
+        header = file.metadata() or {}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    missing = {"format", "kind", "base", "scale", "card"} - header.keys()
+    if missing or header["format"] != _FORMAT or header["kind"] not in get_args(Kind):
+        raise ValueError(f"its header says {header}")
+    kind: Kind = "low-rank" if header["kind"] == "low-rank" else "heads"
+    scale, card = float(header["scale"]), json.loads(header["card"])
+    adapter = Adapter(kind, header["base"], scale, tensors, card, digest)
+    _check(adapter)
+    return adapter
+
+
+def _check(adapter: Adapter) -> None:
+    """Refuse what would not fit together, or would make every vector NaN."""
+    if not 0 <= adapter.scale <= 1:
+        raise ValueError(f"its scale is {adapter.scale}; wanted 0 to 1")
     if not all(np.isfinite(tensor).all() for tensor in adapter.tensors.values()):
-        raise AdapterError(path, "some of its weights are not finite")
+        raise ValueError("some of its weights are not finite")
     try:
-        if adapter.kind == "low-rank":
-            adapter.deltas()
-        else:
-            dim = adapter.tensors["request.first.weight"].shape[1]
-            for side in get_args(Side):
-                adapter.apply(np.zeros((1, dim), np.float32), side)
-    except (KeyError, ValueError) as error:
-        raise AdapterError(path, f"its weights do not fit together: {error}") from error
+        _apply_once(adapter)
+    except (KeyError, ValueError, IndexError) as error:
+        raise ValueError(f"its weights do not fit together: {error}") from error
+
+
+def _apply_once(adapter: Adapter) -> None:
+    if adapter.kind == "heads":
+        dim = adapter.tensors["request.first.weight"].shape[1]
+        for side in get_args(Side):
+            adapter.apply(np.ones((1, dim), np.float32), side)
+        return
+    layers = adapter.deltas()
+    if not layers or 2 * len(layers) != len(adapter.tensors):
+        raise ValueError(f"{len(adapter.tensors)} weights for {len(layers)} layers")
+    if any(delta.ndim != 2 for delta in layers.values()):
+        raise ValueError("some are no matrices")

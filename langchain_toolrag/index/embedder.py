@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -10,9 +11,11 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.errors import EmbeddingError
 from langchain_toolrag.index.cache import KnownVectors, text_key
-from langchain_toolrag.index.embedding import MiniLMEmbeddings, unit_vectors
+from langchain_toolrag.index.embedding import MiniLMEmbeddings, model_name, unit_vectors
 from langchain_toolrag.index.heads import HeadedEmbeddings
 from langchain_toolrag.types import Vector
+
+logger = logging.getLogger(__name__)
 
 _BATCH = 64
 _LAST_LATIN = "\u024f"
@@ -57,7 +60,8 @@ class Embedder:
     @property
     def ready(self) -> bool:
         """Whether the model is loaded; one that is not ours counts as loaded."""
-        return not isinstance(self.embeddings, MiniLMEmbeddings) or self.embeddings.loaded
+        base = self._base
+        return not isinstance(base, MiniLMEmbeddings) or base.loaded
 
     @property
     def failure(self) -> str:
@@ -66,8 +70,7 @@ class Embedder:
 
     def knows(self, text: str) -> bool:
         """Return whether the model knows the script of a text; only of MiniLM is it known."""
-        model = self.embeddings
-        base = model.base if isinstance(model, HeadedEmbeddings) else model
+        base = self._base
         is_english = isinstance(base, MiniLMEmbeddings) and base.is_default
         letters = [char for char in text if char.isalpha()]
         latin = sum(char <= _LAST_LATIN for char in letters)
@@ -98,11 +101,13 @@ class Embedder:
         """Embed requests ahead of their search, in batches where that is the same to the model.
 
         Args:
-            texts: Requests; without a cache that keeps them it is for nothing.
+            texts: Requests; nothing is done where they are not kept.
 
         Raises:
             EmbeddingError: As in `documents`.
         """
+        if not self._keeps_requests:
+            return
         if self._is_symmetric:
             self.documents(texts)
         else:
@@ -145,6 +150,11 @@ class Embedder:
         return self._made(text, raw)
 
     @property
+    def _base(self) -> Embeddings:
+        model = self.embeddings
+        return model.base if isinstance(model, HeadedEmbeddings) else model
+
+    @property
     def _is_symmetric(self) -> bool:
         """Whether a request and a tool's text of the same words have the same vector."""
         return isinstance(self.embeddings, MiniLMEmbeddings)
@@ -174,8 +184,15 @@ class Embedder:
         }
 
     def _keep(self, vectors: Mapping[bytes, Vector]) -> None:
-        if self._cache is not None:
-            self._cache.put(vectors)
+        """Keep vectors; not those that could not be used, which the next try may mend."""
+        usable = {key: vector for key, vector in vectors.items() if vector.any()}
+        if self._cache is None or not usable:
+            return
+        try:
+            self._cache.put(usable)
+        except ValueError as error:
+            logger.warning("vectors of %s are not kept: %s", model_name(self.embeddings), error)
+            self._cache = None
 
     def _batch(self, batch: list[str]) -> dict[str, Vector]:
         self._raise_if_resting()

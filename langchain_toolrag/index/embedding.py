@@ -25,7 +25,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_toolrag.errors import AdapterError, EmbeddingError
 from langchain_toolrag.fork import reset_after_fork
 from langchain_toolrag.index.adapter import PACKAGED, Adapter, read_adapter
-from langchain_toolrag.index.weights import DEFAULT_MODEL, base_identity, places, weights_digest
+from langchain_toolrag.index.weights import DEFAULT_MODEL, places, weights_digest
 from langchain_toolrag.types import Vectors
 
 if TYPE_CHECKING:
@@ -202,19 +202,6 @@ def model_name(embeddings: Embeddings) -> str:
     return f"{kind}({name}{adapted})" if isinstance(name, str) else kind
 
 
-def vector_space(embeddings: Embeddings) -> str | None:
-    """Return what tells the vectors of one model from all others', from process to process.
-
-    The weights of a model that is loaded here count, not its name. None for a model that does not
-    say which one it is.
-    """
-    if isinstance(embeddings, MiniLMEmbeddings):
-        adapter = embeddings.adapter.digest if embeddings.adapter else "none"
-        return f"{base_identity(embeddings.model)}, adapter {adapter}, sentence-transformers"
-    name = model_name(embeddings)
-    return None if name == type(embeddings).__name__ else name
-
-
 def unit_vectors(raw: Sequence[Any], count: int, dim: int | None) -> Vectors:
     """Check a model's answer and scale it to unit length.
 
@@ -311,9 +298,12 @@ def _adapted(model: SentenceTransformer, place: str, adapter: Adapter) -> Senten
         raise AdapterError(
             adapter.digest, f"was trained on {adapter.base}, the model in {place} is {found}"
         )
-    network: Any = model[0].auto_model
     torch: Any = sys.modules["torch"]
-    with torch.no_grad():
-        for layer, delta in adapter.deltas().items():
-            network.get_submodule(layer).weight += torch.from_numpy(delta)
+    try:
+        network: Any = model[0].auto_model
+        with torch.no_grad():
+            for layer, delta in adapter.deltas().items():
+                network.get_submodule(layer).weight += torch.from_numpy(delta)
+    except (AttributeError, RuntimeError) as error:
+        raise AdapterError(adapter.digest, f"does not fit its model: {error}") from error
     return model

@@ -64,6 +64,8 @@ class HeadedEmbeddings(Embeddings):
         return self._moved([await self.base.aembed_query(text)], "request")[0]
 
     def _moved(self, raw: list[list[float]], side: Side) -> list[list[float]]:
+        if not raw:
+            return []
         vectors = unit_vectors(raw, len(raw), None)
         moved: list[list[float]] = self.heads.apply(vectors, side).tolist()
         return moved

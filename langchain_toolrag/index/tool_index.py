@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.fork import reset_after_fork
-from langchain_toolrag.index.cache import KnownVectors, VectorCache
+from langchain_toolrag.index.cache import KnownVectors
 from langchain_toolrag.index.contract import CANDIDATES
 from langchain_toolrag.index.embedder import Embedder
-from langchain_toolrag.index.embedding import as_embeddings, vector_space
+from langchain_toolrag.index.embedding import as_embeddings
 from langchain_toolrag.index.keyword import KeywordQuery, parse_query
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.probes import PROBES
@@ -32,8 +30,6 @@ from langchain_toolrag.types import (
     Vector,
     Vectors,
 )
-
-logger = logging.getLogger(__name__)
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many tools have vectors now and how many were to get them."""
@@ -52,7 +48,7 @@ class ToolIndex:
         embeddings: Any LangChain model, a name or folder, or None for MiniLM.
         options: Which texts are indexed, and how.
         snapshot: A state to start from; its rows must be of the same model and options.
-        cache: Vectors the model made before, see `cache_in`; None for none.
+        cache: Vectors the model made before, see `vector_space.cache_in`; None for none.
         keep_requests: Whether it is given those of requests too, not of tools alone.
     """
 
@@ -285,25 +281,3 @@ class ToolIndex:
     def _new_locks(self) -> None:
         self._writing = threading.Lock()
         self._embedding = threading.Lock()
-
-
-def cache_in(directory: str | Path, model: Embeddings) -> VectorCache | None:
-    """Return the cache in a folder of one model's vectors.
-
-    Args:
-        directory: The folder; made when the first vector is kept.
-        model: The model.
-
-    Returns:
-        The cache; None, with a warning, for a model that does not say which one it is.
-    """
-    space = vector_space(model)
-    if space is None:
-        logger.warning(
-            "a %s has no attribute `model` or `model_name` to tell its vectors from another "
-            "model's by: they are not kept in %s",
-            type(model).__name__,
-            directory,
-        )
-        return None
-    return VectorCache(Path(directory), space)

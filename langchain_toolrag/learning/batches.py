@@ -1,6 +1,6 @@
 """Training sets in -> batches of requests and tool texts out.
 
-A batch stays inside one set. Its tools are those the requests need and, for each request, one that
+A batch stays inside one set. Its tools are those the requests need and, for each request, two that
 the untrained model takes for them. Two kinds of text are made up besides the labelled requests:
 two requests joined into one that needs the tools of both, and a tool's first sentence, which has
 to find its name.
@@ -21,11 +21,13 @@ from langchain_toolrag.index.texts import view_texts
 from langchain_toolrag.learning.pairs import Request, TrainingSet
 from langchain_toolrag.types import ToolDocument
 
-_JOINED = 0.3  # Share of requests that are two.
+_JOINED = 0.4  # Share of requests that are two.
 _JOINTS = (" ", " Also, ", " Then ", " and ")
 _LONGEST_JOINED = 200  # Characters of either: what is cut off at its end cannot be learned.
-_SELF_LABELLED = 0.25  # Share of batches of first sentences,
+_SELF_LABELLED = 0.35  # Share of batches of first sentences,
 _SELF_LABELLED_WEIGHT = 0.5  # and what they count.
+_MISTAKEN = 2  # Tools a request is taught it does not need.
+_EVENNESS = 0.3  # The power of a set's size: 1 would leave small sets unseen, 0 repeats them.
 _LOWERED = 0.15
 _UNPUNCTUATED = 0.08
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s")
@@ -52,8 +54,8 @@ class Batches:
     """Draws batches; the same seed draws the same ones.
 
     Args:
-        sets: What to draw from; a set is drawn as often as the square root of its size.
-        mistaken: For each set and request, tools that the untrained model takes for the right ones.
+        sets: What to draw from; a large set is drawn more often, but less so than it is larger.
+        mistaken: For each set and request, tools the untrained model takes for the right ones.
         size: Requests a batch.
         seed: Where the dice start.
     """
@@ -84,7 +86,7 @@ class Batches:
         return self._labelled(self._chosen([len(each.requests) for each in self._sets]))
 
     def _chosen(self, sizes: Sequence[int]) -> int:
-        return self._dice.choices(range(len(self._sets)), [size**0.5 for size in sizes])[0]
+        return self._dice.choices(range(len(self._sets)), [size**_EVENNESS for size in sizes])[0]
 
     def _self_labelled(self, chosen: int) -> Batch:
         described = self._described[chosen]
@@ -107,12 +109,19 @@ class Batches:
             wanted = self._dice.sample(sorted(request.wanted), min(2, len(request.wanted)))
             places |= dict.fromkeys(wanted)
             wrong = [place for place in mistaken if place not in request.wanted]
-            places |= dict.fromkeys(self._dice.sample(wrong, min(1, len(wrong))))
-        wanted_places = [[place in request.wanted for place in places] for request in asked]
+            places |= dict.fromkeys(self._dice.sample(wrong, min(_MISTAKEN, len(wrong))))
+        # Twins have one text: who wants the one wants the other.
+        bearers: dict[str, list[int]] = {}
+        for place in places:
+            bearers.setdefault(self._dice.choice(self._views[chosen][place]), []).append(place)
+        wanted_texts = [
+            [not request.wanted.isdisjoint(bearing) for bearing in bearers.values()]
+            for request in asked
+        ]
         return Batch(
             tuple(self._retyped(request.text) for request in asked),
-            tuple(self._dice.choice(self._views[chosen][place]) for place in places),
-            np.array(wanted_places, np.bool_),
+            tuple(bearers),
+            np.array(wanted_texts, np.bool_),
         )
 
     def _maybe_joined(self, chosen: int, number: int) -> tuple[Request, list[int]]:

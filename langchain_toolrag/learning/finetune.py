@@ -9,6 +9,7 @@ from pathlib import Path
 
 from langchain_core.embeddings import Embeddings
 
+from langchain_toolrag.errors import SourceError
 from langchain_toolrag.evaluation.contender import BUILT_IN
 from langchain_toolrag.evaluation.evaluate import Model, evaluate
 from langchain_toolrag.evaluation.labelled import LabelledSet
@@ -37,10 +38,17 @@ class Finetuned:
     adapter: Adapter | None
 
     def write(self, path: Path) -> None:
-        """Write the adapter; there must be one."""
+        """Write the adapter; there must be one.
+
+        Raises:
+            SourceError: If the file cannot be written.
+        """
         if self.adapter is None:
             raise ValueError("there is no adapter: the untrained model did best")
-        write_adapter(self.adapter, path)
+        try:
+            write_adapter(self.adapter, path)
+        except OSError as error:
+            raise SourceError(str(path), f"cannot be written: {error.strerror}") from error
 
 
 def finetune(

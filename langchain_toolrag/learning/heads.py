@@ -15,6 +15,7 @@ from langchain_toolrag.index.adapter import Adapter, Side
 from langchain_toolrag.index.cache import VectorMemory
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.embedding import model_name
+from langchain_toolrag.types import Vector
 
 _HIDDEN = 512
 
@@ -34,12 +35,13 @@ class HeadsLearner:
     """
 
     def __init__(self, base: Embeddings, *, seed: int = 0) -> None:
-        torch.manual_seed(seed)
         self.scale = 1.0
         self._base = base
-        self._embedder = Embedder(base, cache=VectorMemory())
+        self._embedder = Embedder(base, cache=VectorMemory(), keep_requests=True)
         dim = len(self._embedder.query("a request"))
-        self._heads: dict[Side, _MLP] = {"request": _MLP(dim), "tool": _MLP(dim)}
+        with torch.random.fork_rng(devices=[]):  # The dice of others stay as they are.
+            torch.manual_seed(seed)
+            self._heads: dict[Side, _MLP] = {"request": _MLP(dim), "tool": _MLP(dim)}
 
     def parameters(self) -> list[nn.Parameter]:
         """Return what is trained."""
@@ -47,11 +49,13 @@ class HeadsLearner:
 
     def requests(self, texts: Sequence[str]) -> Tensor:
         """Return unit vectors of requests, shape `(n, dim)`."""
-        return self._moved(texts, "request")
+        self._embedder.requests(texts)
+        return self._moved([self._embedder.query(text) for text in texts], "request")
 
     def tools(self, texts: Sequence[str]) -> Tensor:
         """Return unit vectors of tool texts, shape `(n, dim)`."""
-        return self._moved(texts, "tool")
+        made = self._embedder.documents(texts)
+        return self._moved([made[text] for text in texts], "tool")
 
     def embeddings(self) -> Embeddings:
         """Return the model as it is now."""
@@ -62,12 +66,11 @@ class HeadsLearner:
         tensors: dict[str, NDArray[np.floating[Any]]] = {}
         for side, head in self._heads.items():
             for name, weight in head.named_parameters():
-                tensors[f"{side}.{name}"] = weight.detach().numpy()
+                tensors[f"{side}.{name}"] = weight.detach().numpy().copy()
         return Adapter("heads", model_name(self._base), self.scale, tensors, card)
 
-    def _moved(self, texts: Sequence[str], side: Side) -> Tensor:
-        made = self._embedder.documents(texts)
-        vectors = torch.from_numpy(np.stack([made[text] for text in texts]))
+    def _moved(self, rows: Sequence[Vector], side: Side) -> Tensor:
+        vectors = torch.from_numpy(np.stack(rows))
         return nn.functional.normalize(vectors + self.scale * self._heads[side](vectors), dim=1)
 
 

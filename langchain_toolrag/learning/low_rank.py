@@ -16,6 +16,7 @@ from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from langchain_toolrag.errors import EmbeddingError
 from langchain_toolrag.index.adapter import Adapter
 from langchain_toolrag.index.embedding import MiniLMEmbeddings
 from langchain_toolrag.index.weights import base_identity
@@ -33,20 +34,25 @@ class LowRankLearner:
         rank: Rank of the changes.
         seed: Where the random start comes from; the change begins as nothing.
 
+    Raises:
+        EmbeddingError: If the model cannot be loaded or has no encoder to change.
+
     Attributes:
         scale: As in `Learner`.
     """
 
     def __init__(self, model: str, *, rank: int = 16, seed: int = 0) -> None:
-        torch.manual_seed(seed)
         self._base = base_identity(model)
         self._network: Any = MiniLMEmbeddings(model, adapter=None).network
+        self._tokenize = getattr(self._network, "preprocess", self._network.tokenize)
         for weight in self._network.parameters():
             weight.requires_grad_(False)
-        transformer = self._network[0].auto_model
-        self._layers = _with_low_rank_layers(transformer, rank)
+        transformer = getattr(self._network[0], "auto_model", None)
+        with torch.random.fork_rng(devices=[]):  # The dice of others stay as they are.
+            torch.manual_seed(seed)
+            self._layers = _with_low_rank_layers(transformer, rank)
         if not self._layers:
-            raise ValueError(f"{model} has no linear layers in an encoder; train --heads instead")
+            raise EmbeddingError(f"{model} has no encoder with linear layers: train heads instead")
 
     @property
     def scale(self) -> float:
@@ -78,8 +84,8 @@ class LowRankLearner:
         """Return what was learned."""
         tensors: dict[str, NDArray[np.floating[Any]]] = {}
         for name, layer in self._layers.items():
-            tensors[f"{name}.down"] = layer.down.detach().numpy()
-            tensors[f"{name}.up"] = layer.up.detach().numpy()
+            tensors[f"{name}.down"] = layer.down.detach().numpy().copy()
+            tensors[f"{name}.up"] = layer.up.detach().numpy().copy()
         return Adapter("low-rank", self._base, self.scale, tensors, card)
 
     @torch.no_grad()
@@ -95,7 +101,7 @@ class LowRankLearner:
 
     def _encoded(self, texts: Sequence[str], most_tokens: int | None) -> Tensor:
         with _cut_at(self._network, most_tokens), torch.autocast("cpu", torch.bfloat16):
-            features = self._network.tokenize(list(texts))
+            features = self._tokenize(list(texts))
             pooled: Tensor = self._network(features)["sentence_embedding"]
         return nn.functional.normalize(pooled.float(), dim=1)
 
@@ -134,7 +140,7 @@ def _with_low_rank_layers(network: Any, rank: int) -> dict[str, _LowRank]:
     """Put a change beside every linear layer of the encoder, and return them by layer."""
     linear = [
         name
-        for name, module in network.named_modules()
+        for name, module in (network.named_modules() if network is not None else ())
         if isinstance(module, nn.Linear) and name.startswith("encoder.")
     ]
     changed: dict[str, _LowRank] = {}

@@ -91,7 +91,7 @@ def read_pairs(
 class _Pair(BaseModel):
     model_config = ConfigDict(strict=True)
 
-    query: str = Field(min_length=1)
+    query: str = Field(pattern=r"\S")
     relevant: list[str] = Field(min_length=1)
     set: str = ""
 
@@ -109,16 +109,21 @@ def _catalogues(tools: Path, names: Iterable[str]) -> dict[str, dict[ToolId, Too
     catalogues: dict[str, dict[ToolId, ToolDocument]] = {}
     for line in read_lines(tools):
         identity, named = line.value.get("id"), line.value.get("set")
+        if named is not None and not isinstance(named, str):
+            raise line.fault(f"'set' is {named!r}; wanted the name of a set")
         if not isinstance(identity, str):
             raise line.fault(f"'id' is {identity!r}; wanted the id that pairs name it by")
         prefix = identity.partition(":")[0]
-        name = named if isinstance(named, str) else prefix if prefix in known else ""
+        name = named if named is not None else prefix if prefix in known else ""
         definition = {key: value for key, value in line.value.items() if key != "set"}
         try:
             document = document_of(definition)
         except InvalidToolError as error:
             raise line.fault(str(error)) from error
-        catalogues.setdefault(name, {})[identity] = document
+        catalogue = catalogues.setdefault(name, {})
+        if identity in catalogue:
+            raise line.fault(f"two tools have the id {identity!r}; give each its own 'id'")
+        catalogue[identity] = document
     return catalogues
 
 

@@ -11,6 +11,7 @@ import torch
 from langchain_core.embeddings import Embeddings
 from torch import Tensor, nn
 
+from langchain_toolrag.index.cache import VectorMemory
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.texts import view_texts
@@ -43,7 +44,7 @@ class TrainingOptions:
     """
 
     steps: int = 400
-    rate: float = 4e-4
+    rate: float = 3e-4
     batch: int = 48
     checks: int = 4
     scales: tuple[float, ...] = (0.4, 0.7, 1.0)
@@ -55,6 +56,12 @@ class TrainingOptions:
                 raise ValueError(f"{name} is {getattr(self, name)}; wanted more than 0")
         if not self.scales or not all(0 < scale <= 1 for scale in self.scales):
             raise ValueError(f"scales are {self.scales}; wanted some above 0, none above 1")
+
+    @property
+    def checked_steps(self) -> frozenset[int]:
+        """The steps after which the watched sets are looked at, the last among them."""
+        looks = range(1, self.checks + 1)
+        return frozenset(max(1, round(self.steps * look / self.checks)) for look in looks)
 
 
 @dataclass(slots=True)
@@ -108,20 +115,22 @@ def train(
         seed=options.seed,
     )
     learner.scale = 1.0
-    best: list[Tensor] = []
+    best = _copies(learner)
     for step, loss in _steps(learner, batches, options):
         progress(step, loss)
-        if step % max(1, options.steps // options.checks) and step != options.steps:
-            continue
-        trained.checks[step] = watch(learner.embeddings())
-        if trained.checks[step] == max(trained.checks.values()):
-            trained.step = step
-            best = [weight.detach().clone() for weight in learner.parameters()]
+        if step in options.checked_steps:
+            found = trained.checks[step] = watch(learner.embeddings())
+            if found > max((trained.checks[s] for s in trained.checks if s != step), default=-1.0):
+                trained.step, best = step, _copies(learner)
     with torch.no_grad():
         for weight, kept in zip(learner.parameters(), best, strict=True):
             weight.copy_(kept)
     _choose_scale(learner, options, watch, trained)
     return trained
+
+
+def _copies(learner: Learner) -> list[Tensor]:
+    return [weight.detach().clone() for weight in learner.parameters()]
 
 
 def contrastive_loss(similarities: Tensor, wanted: Tensor) -> Tensor:
@@ -178,15 +187,15 @@ def _choose_scale(
 
 def _mistaken(embeddings: Embeddings, training: TrainingSet) -> list[list[int]]:
     """Return for every request tools that a model ranks high and that are not wanted."""
-    embedder = Embedder(embeddings)
+    embedder = Embedder(embeddings, cache=VectorMemory(), keep_requests=True)
     weighted = [view_texts(document, IndexOptions()) for document in training.documents]
     vectors = embedder.documents([text for texts in weighted for text, _ in texts])
     rows: Vectors = np.stack(
         [np.sum([weight * vectors[text] for text, weight in texts], axis=0) for texts in weighted]
     )
-    asked = embedder.documents([request.text for request in training.requests])
+    embedder.requests([request.text for request in training.requests])
     mistaken: list[list[int]] = []
     for request in training.requests:
-        order = np.argsort(-(rows @ asked[request.text]), kind="stable")[:50].tolist()
+        order = np.argsort(-(rows @ embedder.query(request.text)), kind="stable")[:50].tolist()
         mistaken.append([place for place in order if place not in request.wanted][_MISTAKEN])
     return mistaken

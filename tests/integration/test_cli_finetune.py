@@ -69,7 +69,7 @@ def test_heads_are_trained_told_of_and_written(encoded, out, capsys):
 
 
 def test_what_is_printed_beside_the_figures_is_not_in_the_output(encoded, out, capsys):
-    assert finetune(out, "--steps", "8") == 0
+    assert finetune(out, "--steps", "40") == 0
     printed = capsys.readouterr()
     assert "training" not in printed.out
     assert printed.err == ""  # A bar is drawn for a terminal only.
@@ -132,7 +132,7 @@ def test_too_few_pairs_are_an_error(encoded, out, left_out, capsys):
         (["--tools", "nowhere.jsonl"], "nowhere.jsonl: cannot be read"),
         (["--watch", "nowhere"], "nowhere: no such folder"),
         (["--leave-out", "mail"], "has no set 'mail' to leave out; it has office, home"),
-        (["--out", "nowhere/heads.safetensors"], "its folder does not exist; make it first"),
+        (["--out", "nowhere/heads.safetensors"], "there is no folder nowhere"),
         (["--watch", str(DATA / "watched"), str(DATA / "watched")], "given twice"),
     ],
     ids=str,

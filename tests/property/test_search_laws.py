@@ -40,13 +40,22 @@ def evidence(dense, lexical, **named):
 
 anything = evidence(st.none() | cosines, scores)
 ties = evidence(few, few.map(lambda share: share * 10))
-rankings = st.lists(cosines, max_size=30).map(
-    lambda found: [
-        Hit(str(rank), score, rank, ToolEvidence(str(rank), score, 0.0, 0.0, exact=False))
+margins = st.floats(0, 3)
+shares = st.floats(0, 1)
+adaptive = margins.map(lambda margin: {"margin": margin}) | shares.map(
+    lambda share: {"completeness": share}
+)
+steps = st.lists(st.integers(-16, 16), min_size=1, max_size=20)
+
+
+def ranking(found, named=0):
+    return [
+        Hit(str(rank), score, rank, ToolEvidence(str(rank), score, 0.0, 0.0, exact=rank <= named))
         for rank, score in enumerate(sorted(found, reverse=True), start=1)
     ]
-)
-margins = st.floats(0, 3)
+
+
+rankings = st.lists(cosines, max_size=30).map(ranking)
 
 
 @laws
@@ -139,10 +148,10 @@ def test_a_fixed_cut_returns_exactly_so_many(hits, k):
 
 
 @laws
-@given(rankings, margins, st.integers(0, 40), st.integers(0, 40))
-def test_an_adaptive_cut_keeps_its_bounds_and_returns_a_beginning(hits, margin, one, other):
-    cutoff = Cutoff(margin=margin, min_k=min(one, other), max_k=max(one, other))
-    kept = cutoff.apply(hits)
+@given(rankings, adaptive, cosines, st.integers(0, 40), st.integers(0, 40))
+def test_an_adaptive_cut_keeps_its_bounds_and_returns_a_beginning(hits, rule, mean, one, other):
+    cutoff = Cutoff(**rule, min_k=min(one, other), max_k=max(one, other))
+    kept = cutoff.apply(hits, mean)
     assert kept == hits[: len(kept)]
     assert min(cutoff.min_k, len(hits)) <= len(kept) <= cutoff.max_k == cutoff.limit
 
@@ -155,16 +164,61 @@ def test_a_wider_margin_never_returns_fewer(hits, one, other):
 
 
 @laws
-@given(rankings, margins, st.integers(1, 40), st.integers(1, 40))
-def test_a_higher_most_never_returns_fewer(hits, margin, one, other):
+@given(rankings, cosines, shares, shares)
+def test_a_higher_completeness_never_returns_fewer(hits, mean, one, other):
     low, high = sorted((one, other))
-    kept = Cutoff(margin=margin, max_k=low).apply(hits)
-    assert kept == Cutoff(margin=margin, max_k=high).apply(hits)[: len(kept)]
+    fewer, more = (Cutoff(completeness=share).apply(hits, mean) for share in (low, high))
+    assert fewer == more[: len(fewer)]
+
+
+@laws
+@given(
+    steps,
+    st.integers(-16, 16),
+    st.sampled_from([0.0, 0.3, 0.5, 0.75, 0.9]),
+    st.floats(0.1, 10),
+    st.floats(-3, 3),
+)
+def test_completeness_does_not_depend_on_the_scale_of_the_scores(found, mean, share, factor, shift):
+    cutoff = Cutoff(completeness=share)
+    scaled = [factor * score + shift for score in found]
+    kept = cutoff.apply(ranking(scaled), factor * mean + shift)
+    assert len(kept) == len(cutoff.apply(ranking(found), mean))
+
+
+@laws
+@given(rankings, cosines, shares)
+def test_beyond_the_least_only_what_beats_the_average_or_equals_the_best_is_kept(hits, mean, share):
+    for hit in Cutoff(completeness=share).apply(hits, mean)[1:]:
+        assert hit.score >= mean - 1e-9 or hit.score == hits[0].score
+
+
+@laws
+@given(st.lists(cosines, max_size=30), adaptive, cosines, st.integers(0, 30), st.integers(1, 30))
+def test_every_named_tool_is_kept_and_the_most_holds_for_all_others(found, rule, mean, named, most):
+    hits = ranking(found, named)
+    kept = Cutoff(**rule, max_k=most).apply(hits, mean)
+    assert min(named, len(hits)) <= len(kept) <= max(named, most)
+
+
+@laws
+@given(rankings, cosines, margins, shares, shares)
+def test_with_a_margin_neither_completeness_nor_the_average_counts(hits, mean, margin, one, other):
+    kept = Cutoff(margin=margin, completeness=one).apply(hits, mean)
+    assert kept == Cutoff(margin=margin, completeness=other).apply(hits)
+
+
+@laws
+@given(rankings, adaptive, cosines, st.integers(1, 40), st.integers(1, 40))
+def test_a_higher_most_never_returns_fewer(hits, rule, mean, one, other):
+    low, high = sorted((one, other))
+    kept = Cutoff(**rule, max_k=low).apply(hits, mean)
+    assert kept == Cutoff(**rule, max_k=high).apply(hits, mean)[: len(kept)]
 
 
 @laws
 @given(rankings, margins)
-def test_what_an_adaptive_cut_leaves_out_is_below_the_margin_or_beyond_the_most(hits, margin):
+def test_what_a_margin_leaves_out_is_below_it_or_beyond_the_most(hits, margin):
     kept = Cutoff(margin=margin).apply(hits)
     if len(kept) < len(hits) and len(kept) < Cutoff().max_k:
         assert hits[len(kept)].score < hits[0].score - margin

@@ -11,6 +11,8 @@ from langchain_toolrag import SelectionOptions, ToolRAG
 from langchain_toolrag.errors import EmbeddingError, UnknownToolError
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.tool_index import ToolIndex
+from langchain_toolrag.search.cutoff import Cutoff
+from langchain_toolrag.search.fusion import average_score
 from langchain_toolrag.types import ToolFilter
 
 MAIL = ToolFilter(servers=frozenset({"mail"}))
@@ -89,10 +91,23 @@ class TestSearches:
             getattr(rag, search)("weather issue song email", k=k)
 
     def test_without_k_hybrid_search_is_cut_off_adaptively(self, rag):
-        hits = rag.search("current weather in a city")
+        query = "current weather in a city"
+        hits, ranking = rag.search(query), rag.search(query, k=12)
+        average = average_score(rag.tool_index.evidence(query))
         assert ids(hits)[0] == "weather/get_weather"
-        assert hits == rag.search("current weather in a city", k=12)[: len(hits)]
-        assert all(hit.score >= hits[0].score - rag.options.margin for hit in hits)
+        assert hits == Cutoff().apply(ranking, average)
+        assert len(hits) < len(ranking)
+
+    def test_the_options_say_how_hybrid_search_is_cut_off(self, tools, embeddings):
+        def found(**fields):
+            options = SelectionOptions(**fields)
+            rag = ToolRAG(tools, embeddings=embeddings, options=options)
+            return len(rag.search("current weather in a city"))
+
+        assert found(completeness=0) == 1
+        assert 1 < found(completeness=1, max_k=4) <= 4
+        assert found(k=7, completeness=0) == 7
+        assert found(margin=2.0, completeness=0) == 10
 
     def test_k_hits_are_returned_however_weak_they_are(self, rag):
         assert len(rag.search("xyzzy", k=7)) == 7
@@ -187,10 +202,17 @@ class TestConstruction:
         assert embeddings.texts
 
     @pytest.mark.parametrize(
-        "extra", [{"embeddings": HashingEmbeddings()}, {"index_options": IndexOptions()}]
+        "extra",
+        [
+            {"embeddings": HashingEmbeddings()},
+            {"index_options": IndexOptions()},
+            {"cache_dir": "vectors"},
+        ],
+        ids=["embeddings", "options", "cache"],
     )
-    def test_an_index_brings_its_own_embeddings_and_options(self, tools, extra):
-        with pytest.raises(ValueError, match="an index brings its own embeddings and options"):
+    def test_an_index_brings_its_own_embeddings_options_and_cache(self, tools, extra):
+        message = "an index brings its own embeddings, options and cache: give it alone"
+        with pytest.raises(ValueError, match=message):
             ToolRAG(tools, index=ToolIndex(HashingEmbeddings()), **extra)
 
     def test_an_index_can_be_brought(self, tools, embeddings):

@@ -10,7 +10,8 @@ from safetensors.numpy import load_file, save_file
 
 from langchain_toolrag.errors import AdapterError, EmbeddingError
 from langchain_toolrag.index.adapter import PACKAGED, Adapter, read_adapter, write_adapter
-from langchain_toolrag.index.embedding import MiniLMEmbeddings, model_name, vector_space
+from langchain_toolrag.index.embedding import MiniLMEmbeddings, model_name
+from langchain_toolrag.index.vector_space import vector_space
 from langchain_toolrag.index.weights import DEFAULT_MODEL, DEFAULT_WEIGHTS, packaged_weights
 
 LAYER = "encoder.layer.5.output.dense"

@@ -6,8 +6,9 @@ from langchain_core.embeddings import Embeddings
 from langchain_toolrag import ToolRAG
 from langchain_toolrag.errors import AdapterError, EmbeddingError
 from langchain_toolrag.index.adapter import Adapter, read_adapter, write_adapter
-from langchain_toolrag.index.embedding import MiniLMEmbeddings, model_name, vector_space
+from langchain_toolrag.index.embedding import MiniLMEmbeddings, model_name
 from langchain_toolrag.index.heads import HeadedEmbeddings
+from langchain_toolrag.index.vector_space import vector_space
 
 HIDDEN = 4
 
@@ -133,7 +134,7 @@ def test_heads_on_the_adapted_model_are_not_taken_by_the_plain_one(tmp_path):
 
 def test_a_low_rank_adapter_in_the_place_of_heads_is_refused(tmp_path):
     path = write_heads(tmp_path / "a", "NamedEmbeddings(hashing-1)", kind="low-rank")
-    with pytest.raises(AdapterError, match="low-rank of .*; wanted heads of"):
+    with pytest.raises(AdapterError, match=r"low-rank of .*; wanted heads of"):
         HeadedEmbeddings(NamedEmbeddings(), path)
 
 

@@ -209,14 +209,11 @@ class TestTraining:
         assert list(trained.checks) == [2, 4, 6, 8]
         assert seen == [0.0, 1.0, 1.0, 1.0, 1.0, 0.4, 1.0]
 
-    @pytest.mark.parametrize(
-        ("steps", "checks", "looked_at"),
-        [(7, 3, [2, 4, 6, 7]), (2, 5, [1, 2]), (3, 1, [3]), (1, 1, [1])],
-    )
-    def test_the_last_step_is_always_looked_at(self, sets, steps, checks, looked_at):
+    @pytest.mark.parametrize(("steps", "checks"), [(7, 3), (2, 5), (3, 1), (1, 1)])
+    def test_the_last_step_is_always_looked_at(self, sets, steps, checks):
         chosen = options(steps=steps, checks=checks)
         trained = train(HeadsLearner(HashingEmbeddings()), sets, chosen, answers(0.5), quiet)
-        assert list(trained.checks) == looked_at
+        assert max(trained.checks) == steps
 
     def test_where_it_only_gets_worse_nothing_of_it_is_applied(self, sets):
         learner = HeadsLearner(HashingEmbeddings())

@@ -10,6 +10,9 @@ WRONG = [
     ({"k": 0}, r"k is 0; wanted at least 1"),
     ({"margin": -0.1}, r"margin is -0\.1; wanted 0 or more"),
     ({"margin": math.nan}, r"margin is nan; wanted 0 or more"),
+    ({"completeness": -0.1}, r"completeness is -0\.1; wanted 0 to 1"),
+    ({"completeness": 1.1}, r"completeness is 1\.1; wanted 0 to 1"),
+    ({"completeness": math.nan}, r"completeness is nan; wanted 0 to 1"),
     ({"min_k": 5, "max_k": 4}, r"min_k is 5 and max_k 4; wanted 0 <= min_k <= max_k"),
     ({"min_k": -1}, r"min_k is -1"),
     ({"max_tools": 0}, r"max_tools is 0 .* wanted at least 1"),
@@ -44,6 +47,7 @@ def test_a_misspelt_option_is_refused():
 def test_the_defaults_are_those_of_the_design():
     options = SelectionOptions()
     assert (options.k, options.max_k, options.min_k, options.max_tools) == (None, 10, 1, 24)
+    assert (options.completeness, options.margin) == (0.75, None)
     assert (options.semantic_limit, options.text_search_limit, options.sticky_window) == (5, 3, 3)
     assert (options.vague_words, options.vague_score) == (6, 0.4)
     assert options.similarity_threshold == 0.25
@@ -70,8 +74,12 @@ def test_a_tool_named_twice_needs_one_place():
 
 
 def test_the_cutoff_is_made_of_the_options():
-    options = SelectionOptions(k=4, margin=0.1, max_k=7, min_k=2)
-    assert options.cutoff == Cutoff(k=4, margin=0.1, max_k=7, min_k=2)
+    fields = {"k": 4, "completeness": 0.6, "margin": 0.1, "max_k": 7, "min_k": 2}
+    assert SelectionOptions(**fields).cutoff == Cutoff(**fields)
+
+
+def test_options_that_say_nothing_of_the_cutoff_leave_it_at_its_defaults():
+    assert SelectionOptions().cutoff == Cutoff()
 
 
 def test_classic_is_toolrags_algorithm_with_its_numbers():

@@ -1,0 +1,53 @@
+"""Embedding model in -> the name of its vectors, and where they are kept, out."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from langchain_core.embeddings import Embeddings
+
+from langchain_toolrag.index.cache import VectorCache
+from langchain_toolrag.index.embedding import MiniLMEmbeddings, model_name
+from langchain_toolrag.index.heads import HeadedEmbeddings
+from langchain_toolrag.index.weights import base_identity
+
+logger = logging.getLogger(__name__)
+
+
+def vector_space(embeddings: Embeddings) -> str | None:
+    """Return what tells the vectors of one model from all others', from process to process.
+
+    The weights of a model that is loaded here count, not its name. None for a model that does not
+    say which one it is.
+    """
+    if isinstance(embeddings, HeadedEmbeddings):
+        base = vector_space(embeddings.base)
+        return None if base is None else f"{base}, heads {embeddings.heads.digest}"
+    if isinstance(embeddings, MiniLMEmbeddings):
+        adapter = embeddings.adapter.digest if embeddings.adapter else "none"
+        return f"{base_identity(embeddings.model)}, adapter {adapter}, sentence-transformers"
+    name = model_name(embeddings)
+    return None if name == type(embeddings).__name__ else name
+
+
+def cache_in(directory: str | Path, model: Embeddings) -> VectorCache | None:
+    """Return the cache in a folder of one model's vectors.
+
+    Args:
+        directory: The folder; made when the first vector is kept.
+        model: The model.
+
+    Returns:
+        The cache; None, with a warning, for a model that does not say which one it is.
+    """
+    space = vector_space(model)
+    if space is None:
+        logger.warning(
+            "a %s has no attribute `model` or `model_name` to tell its vectors from another "
+            "model's by: they are not kept in %s",
+            type(model).__name__,
+            directory,
+        )
+        return None
+    return VectorCache(Path(directory), space)
