@@ -9,6 +9,12 @@ from langchain_toolrag import ToolRAG
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 
+@pytest.fixture(autouse=True)
+def _a_cache_of_its_own(monkeypatch, tmp_path):
+    """The command keeps vectors in the user's cache: a test's are its own."""
+    monkeypatch.setenv("TOOLRAG_CACHE", str(tmp_path / "toolrag-cache"))
+
+
 @pytest.fixture
 def embeddings():
     return HashingEmbeddings()

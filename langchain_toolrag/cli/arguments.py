@@ -5,14 +5,36 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict
+
+from langchain_core.embeddings import Embeddings
+
+from langchain_toolrag.index.embedding import NoEmbeddings
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
-def add_cache_argument(command: argparse.ArgumentParser) -> None:
-    """Add where vectors are kept from run to run."""
+class ModelArguments(TypedDict):
+    """What a ToolRAG embeds with."""
+
+    embeddings: Embeddings | None
+    cache_dir: Path | None
+
+
+def add_tools_argument(command: argparse.ArgumentParser) -> None:
+    """Add where the tools are."""
+    command.add_argument(
+        "--tools",
+        required=True,
+        metavar="SOURCE",
+        help="FILE.json, FILE.jsonl, FILE.py:ATTRIBUTE or module:attribute",
+    )
+
+
+def add_model_arguments(command: argparse.ArgumentParser) -> None:
+    """Add by what to search, and where vectors are kept from run to run."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    command.add_argument("--lexical", action="store_true", help="search by words, load no model")
     command.add_argument(
         "--cache",
         type=Path,
@@ -20,6 +42,13 @@ def add_cache_argument(command: argparse.ArgumentParser) -> None:
         default=Path(os.environ.get("TOOLRAG_CACHE") or Path(home) / "langchain-toolrag"),
         help="where embeddings are kept (default: %(default)s; TOOLRAG_CACHE sets it)",
     )
+
+
+def model_of(arguments: argparse.Namespace) -> ModelArguments:
+    """Return what the arguments want a ToolRAG to embed with."""
+    if arguments.lexical:
+        return {"embeddings": NoEmbeddings(), "cache_dir": None}
+    return {"embeddings": None, "cache_dir": arguments.cache}
 
 
 def at_least_one(text: str) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tqdm import tqdm
 from typing_extensions import Self
 
-from langchain_toolrag.cli.arguments import Commands, add_cache_argument
+from langchain_toolrag.cli.arguments import Commands, add_model_arguments
 from langchain_toolrag.evaluation.comparison import Comparison, compare
 from langchain_toolrag.evaluation.contender import Contender, read_contender
 from langchain_toolrag.evaluation.evaluate import Model, evaluate, models_for
@@ -28,7 +28,8 @@ from langchain_toolrag.index.embedding import NoEmbeddings
 
 _OPTIONS = (
     "default, classic (ToolRAG's algorithm), semantic, text, or a .json file with "
-    '{"selection": {...}, "index": {...}}, fields of SelectionOptions and IndexOptions'
+    '{"selection": {...}, "index": {...}, "adapter": FILE or null}, the first two with fields of '
+    "SelectionOptions and IndexOptions"
 )
 
 
@@ -52,8 +53,7 @@ def register(commands: Commands) -> None:
     contenders.add_argument(
         "--compare", nargs=2, metavar=("A", "B"), help="two of these, and how B differs from A"
     )
-    command.add_argument("--lexical", action="store_true", help="search by words, load no model")
-    add_cache_argument(command)
+    add_model_arguments(command)
     command.add_argument("--json", action="store_true", help="print JSON")
     command.add_argument(
         "--per-query", type=Path, metavar="FILE", help="write a line of JSON for every query"

@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby
 
-from tqdm import tqdm
-
 from langchain_toolrag.catalogue.sources.files import read_tools
-from langchain_toolrag.cli.arguments import Commands
-from langchain_toolrag.index.embedding import NoEmbeddings
+from langchain_toolrag.cli.arguments import (
+    Commands,
+    add_model_arguments,
+    add_tools_argument,
+    model_of,
+)
+from langchain_toolrag.cli.progress import progress_bar
 from langchain_toolrag.linting.finding import CODES, Finding
 from langchain_toolrag.linting.lint import lint
 from langchain_toolrag.toolrag import ToolRAG
@@ -40,44 +42,26 @@ def register(commands: Commands) -> None:
         epilog=_EPILOG,
     )
     command.set_defaults(run=_lint)
-    command.add_argument(
-        "--tools",
-        required=True,
-        metavar="SOURCE",
-        help="FILE.json, FILE.jsonl, FILE.py:ATTRIBUTE or module:attribute",
-    )
+    add_tools_argument(command)
     command.add_argument(
         "--ignore", type=_codes, default=(), metavar="CODE,...", help="leave these findings out"
     )
-    command.add_argument("--lexical", action="store_true", help="search by words, load no model")
+    add_model_arguments(command)
     command.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _lint(arguments: argparse.Namespace) -> int:
     tools = read_tools(arguments.tools)
-    embeddings = NoEmbeddings() if arguments.lexical else None
-    with ToolRAG(tools, embeddings=embeddings, on_duplicate="prefix") as rag:
+    with ToolRAG(tools, on_duplicate="prefix", **model_of(arguments)) as rag:
         if not arguments.lexical:
-            with _bar("embedding") as advance:
+            with progress_bar("embedding") as advance:
                 rag.index(progress=advance)
-        with _bar("searching") as advance:
+        with progress_bar("searching") as advance:
             every = lint(rag, lexical=arguments.lexical, progress=advance)
         size = len(rag.catalogue) + len(rag.catalogue.rejected)
     findings = [finding for finding in every if finding.code not in arguments.ignore]
     print(_as_json(findings) if arguments.json else _as_text(findings, size))
     return _FOUND if findings else 0
-
-
-@contextmanager
-def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show progress on a terminal."""
-    with tqdm(desc=what, unit=" tools", disable=None, leave=False) as bar:
-
-        def advance(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield advance
 
 
 def _codes(text: str) -> tuple[str, ...]:

@@ -10,13 +10,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from langchain_toolrag.catalogue.sources.files import read_tools
 from langchain_toolrag.catalogue.sources.json_files import read_json
-from langchain_toolrag.cli.arguments import Commands, at_least_one
+from langchain_toolrag.cli.arguments import (
+    Commands,
+    add_model_arguments,
+    add_tools_argument,
+    at_least_one,
+    model_of,
+)
+from langchain_toolrag.cli.progress import progress_bar
 from langchain_toolrag.errors import SourceError
-from langchain_toolrag.index.embedding import NoEmbeddings
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.selection.selector import by_score
 from langchain_toolrag.toolrag import ToolRAG
@@ -28,26 +32,20 @@ def register(commands: Commands) -> None:
     select = commands.add_parser("select", help="choose tools for a request and say why")
     select.set_defaults(run=_select)
     select.add_argument("query", metavar="QUERY", help="the user's words")
-    select.add_argument(
-        "--tools",
-        required=True,
-        metavar="SOURCE",
-        help="FILE.json, FILE.jsonl, FILE.py:ATTRIBUTE or module:attribute",
-    )
+    add_tools_argument(select)
     select.add_argument(
         "--history", type=Path, metavar="FILE", help="JSON list of the messages before the query"
     )
     select.add_argument("--k", type=at_least_one, metavar="N", help="how many (default: adaptive)")
     select.add_argument("--classic", action="store_true", help="ToolRAG's algorithm")
-    select.add_argument("--lexical", action="store_true", help="search by words, load no model")
+    add_model_arguments(select)
     select.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _select(arguments: argparse.Namespace) -> int:
     messages = [*_history(arguments.history), {"role": "user", "content": arguments.query}]
-    embeddings = NoEmbeddings() if arguments.lexical else None
-    tools, options = read_tools(arguments.tools), _options(arguments)
-    with ToolRAG(tools, embeddings=embeddings, options=options) as rag:
+    tools = read_tools(arguments.tools)
+    with ToolRAG(tools, options=_options(arguments), **model_of(arguments)) as rag:
         if not arguments.lexical:
             _embed(rag)
         start = time.perf_counter()
@@ -63,12 +61,7 @@ def _select(arguments: argparse.Namespace) -> int:
 
 def _embed(rag: ToolRAG) -> None:
     """Make the vectors, with a progress bar on a terminal, and warm the model up."""
-    with tqdm(desc="embedding", unit=" tools", disable=None, leave=False) as bar:
-
-        def advance(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
+    with progress_bar("embedding") as advance:
         rag.index(progress=advance)
     rag.select("warm up")  # A model's first query is slow, and is not what is to be timed.
 

@@ -76,6 +76,7 @@ def hybrid(
         fused = yield from by_everything(words, candidates, filter, dense=dense)
     hits, evidence = fused.hits, fused.evidence
     sure = at_best = confidence(evidence, hits)
+    average = average_score(evidence)
     searched, longer = query, with_context(conversation)
     if longer and not any(tool.exact for tool in evidence.tools):
         contextual = yield Question(longer, filter, candidates, dense=dense)
@@ -86,8 +87,9 @@ def hybrid(
             at_best = max(sure, in_context)
             sure = (1 - share) * sure + share * in_context
         hits, searched = blend(hits, told, share), longer
+        average = (1 - share) * average + share * average_score(contextual)
     found = [] if _nothing_fits(conversation, options, sure, at_best) else hits
-    found = options.cutoff.apply(found, average_score(evidence))
+    found = options.cutoff.apply(found, average)
     sources = {hit.id: _source(hit.evidence, options.similarity_threshold) for hit in found}
     return Found(searched, tuple(found), sources, evidence.version, sure)
 

@@ -10,17 +10,15 @@ tools, but where it enriches a follow-up or a tool is sticky.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from dataclasses import replace
-from pathlib import Path
 
 from langchain_toolrag import SelectionOptions
-from langchain_toolrag.cli.arguments import add_cache_argument
 from langchain_toolrag.evaluation.contender import Contender
 from langchain_toolrag.evaluation.evaluate import evaluate, models_for
 from langchain_toolrag.evaluation.labelled import read_all_labelled
 from langchain_toolrag.index.options import IndexOptions
+from tests.benchmark.cutoffs import parser_for
 
 RAW = IndexOptions.classic()
 WORDS = replace(RAW, analyser="stemmed")
@@ -53,10 +51,7 @@ def written(pairs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_cache_argument(parser)
-    parser.add_argument("directories", nargs="+", type=Path, metavar="DIR")
-    arguments = parser.parse_args()
+    arguments = parser_for(__doc__).parse_args()
     sets = read_all_labelled(arguments.directories)
     models = models_for(STEPS, arguments.cache)
     print_row("", [labelled.name[-(WIDTH - 1) :] for labelled in sets] + ["mean"])

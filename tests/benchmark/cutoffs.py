@@ -26,7 +26,6 @@ import numpy as np
 from langchain_core.messages import HumanMessage
 
 from langchain_toolrag import SelectionOptions, ToolRAG
-from langchain_toolrag.cli.arguments import add_cache_argument
 from langchain_toolrag.evaluation.answering import build
 from langchain_toolrag.evaluation.contender import BUILT_IN
 from langchain_toolrag.evaluation.evaluate import models_for, warm
@@ -267,7 +266,7 @@ def print_mean(title, values, where, form):
 
 
 def print_row(name, rule, cells):
-    print(f"{name:18.17}{rule:16}" + "".join(f"{cell:>7}" for cell in cells))
+    print(f"{name:26.25}{rule:16}" + "".join(f"{cell:>7}" for cell in cells))
 
 
 def written(value, form):
@@ -304,16 +303,19 @@ def plot(sets, path):
     figure.savefig(path, dpi=130)
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the curves")
-    add_cache_argument(parser)
+def parser_for(description):
+    """Return a parser of `--cache DIR` and DIR..."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    home = Path.home() / ".cache" / "langchain-toolrag"
+    parser.add_argument("--cache", type=Path, metavar="DIR", default=home, help="keeps embeddings")
     parser.add_argument("directories", nargs="+", type=Path, metavar="DIR")
-    return parser.parse_args()
+    return parser
 
 
 def main():
-    given = arguments()
+    parser = parser_for(__doc__)
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the curves")
+    given = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)  # What takes minutes is to be watched.
     sets = read_all_labelled(given.directories)
     (model,) = models_for([BUILT_IN["default"]], given.cache).values()

@@ -14,9 +14,8 @@ SUPPORT, TRAVEL = "tests/data/labelled/support", "tests/data/labelled/travel"
 
 
 @pytest.fixture(autouse=True)
-def _at_the_root(monkeypatch, request, tmp_path):
+def _at_the_root(monkeypatch, request):
     monkeypatch.chdir(request.config.rootpath)
-    monkeypatch.setenv("TOOLRAG_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture

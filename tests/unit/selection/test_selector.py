@@ -69,6 +69,16 @@ class TestStickiness:
         history = [*turn("lamp", "turn_on_light"), *turn("2"), user("weather city")]
         assert ("turn_on_light" in rag.select(history).names) is bound
 
+    def test_a_call_under_a_name_that_two_servers_share_binds_both(self):
+        servers = ("deezer", "tidal")
+        shared = [make_tool("rate_album", "Rates an album.", server=server) for server in servers]
+        rag = ToolRAG(
+            [*make_catalogue(), *shared], embeddings=HashingEmbeddings(), on_duplicate="prefix"
+        )
+        selection = rag.select([*turn("album", "rate_album"), user("weather in a city")])
+        assert selection.reasons["deezer_rate_album"] == "sticky"
+        assert selection.reasons["tidal_rate_album"] == "sticky"
+
     def test_a_call_under_a_name_the_catalogue_lost_is_no_tool(self, rag):
         history = [*turn("old thing", "legacy_crm_lookup"), user("current weather in a city")]
         selection = rag.select(history)
