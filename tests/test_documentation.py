@@ -4,11 +4,13 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fake_model import ScriptedModel
-from fakes import make_catalogue
+from fakes import HashingEmbeddings, make_catalogue
 
 from langchain_toolrag import cli
+from langchain_toolrag.index.adapter import PACKAGED, Adapter, write_adapter
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -16,9 +18,28 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 SERVERS = ROOT / "examples" / "servers"
 
 
+@pytest.fixture
+def _learned(tmp_path, monkeypatch):
+    """The files that the README's examples of `finetune` wrote."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.safetensors").write_bytes(PACKAGED.read_bytes())
+    dim = len(HashingEmbeddings().embed_query("a request"))
+    shapes = {"first.weight": (4, dim), "first.bias": (4,), "second.weight": (dim, 4)}
+    shapes["second.bias"] = (dim,)
+    weights = {
+        f"{side}.{name}": np.zeros(shape)
+        for side in ("request", "tool")
+        for name, shape in shapes.items()
+    }
+    heads = Adapter("heads", "HashingEmbeddings", 1.0, weights, {})
+    write_adapter(heads, tmp_path / "heads.safetensors")
+
+
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.usefixtures("_learned")
 async def test_every_python_block_of_the_readme_runs_in_order():
     names = {
+        "MyEmbeddings": HashingEmbeddings,
         "model": ScriptedModel(),
         "tools": make_catalogue(),
         "connections": {
@@ -44,9 +65,10 @@ def test_ci_runs_the_readmes_test_command():
     assert command.group().replace(".venv/bin/", "") in (ROOT / ".ci" / "run").read_text()
 
 
-def test_every_option_of_select_is_in_the_readme(capsys):
+@pytest.mark.parametrize("command", ["select", "lint", "eval", "finetune"])
+def test_every_option_of_a_command_is_in_the_readme(command, capsys):
     with pytest.raises(SystemExit):
-        cli.main(["select", "--help"])
-    options = set(re.findall(r"--[a-z]+", capsys.readouterr().out)) - {"--help"}
+        cli.main([command, "--help"])
+    options = set(re.findall(r"(?<!\w)--[a-z][a-z-]*", capsys.readouterr().out)) - {"--help"}
     assert options
     assert {option for option in options if option not in README} == set()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from langchain_toolrag.types import Evidence, Hit
 
 # Logistic regression on requests of five public sets against their own catalogue and against those
-# of the others; `python -m tests.benchmark.fitting confidence` fits it again.
+# of the others; `python -m tests.benchmark.fitting --of confidence` fits it again.
 _WEIGHTS = (-2.11, 10.17, 3.07)
 
 

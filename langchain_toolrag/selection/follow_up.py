@@ -12,7 +12,7 @@ from langchain_toolrag.selection.conversation import Conversation
 from langchain_toolrag.types import Hit, ScoreStatistics
 
 # Logistic regression on conversations and made-up changes of topic: see "Measured" in the README;
-# `python -m tests.benchmark.fitting follow-ups` fits it again.
+# `python -m tests.benchmark.fitting --of follow-ups` fits it again.
 _WEIGHTS = (
     0.75,
     -0.72,  # A request that one tool stands out for speaks for itself.

@@ -40,6 +40,7 @@ class Found:
         sources: By what each was found.
         version: The state of the index that answered; -1 where none was asked.
         confidence: How sure the search is that a tool fits, 0 to 1; None where it cannot say.
+        average: What an average tool of the catalogue scores among the hits.
     """
 
     query: str = ""
@@ -47,6 +48,7 @@ class Found:
     sources: dict[ToolId, Source] = field(default_factory=dict)
     version: int = -1
     confidence: float | None = None
+    average: float = 0.0
 
 
 Search: TypeAlias = Generator[Question, Evidence, Found]
@@ -91,7 +93,7 @@ def hybrid(
     found = [] if _nothing_fits(conversation, options, sure, at_best) else hits
     found = options.cutoff.apply(found, average)
     sources = {hit.id: _source(hit.evidence, options.similarity_threshold) for hit in found}
-    return Found(searched, tuple(found), sources, evidence.version, sure)
+    return Found(searched, tuple(found), sources, evidence.version, sure, average)
 
 
 def _nothing_fits(

@@ -18,7 +18,7 @@ from langchain_toolrag.evaluation.contender import Contender
 from langchain_toolrag.evaluation.evaluate import evaluate, models_for
 from langchain_toolrag.evaluation.labelled import read_all_labelled
 from langchain_toolrag.index.options import IndexOptions
-from tests.benchmark.cutoffs import parser_for
+from tests.benchmark.conversations import parser_for
 
 RAW = IndexOptions.classic()
 WORDS = replace(RAW, analyser="stemmed")

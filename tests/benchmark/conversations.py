@@ -1,25 +1,25 @@
 """How well follow-ups are understood, and how often a tool is bound that nobody asked for.
 
-    python -m tests.benchmark.conversations DIR...      folders with tools.jsonl and queries.jsonl
+    python -m tests.benchmark.conversations [--cache DIR] DIR...
 
-For every folder with conversations: Recall@5 on turns that have a history, for the request alone,
-ToolRAG's rule and ours, over the same index; then together with the tools called in the last
-three assistant turns, and how many tools that makes. For every folder, and for the catalogue of
-tests/cases: how many of 100 turns of
-small talk and of 100 requests that no tool serves bring a tool (tests/cases/data/no_tool.json).
+A DIR has tools.jsonl and queries.jsonl. For every one with conversations: Recall@5 on turns that
+have a history, for the request alone, ToolRAG's rule and ours, over the same index; then together
+with the tools called in the last three assistant turns, and how many tools that makes. For every
+one, and for the catalogue of tests/cases: how many of 100 turns of small talk and of 100 requests
+that no tool serves bring a tool (tests/cases/data/no_tool.json).
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
-from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.catalogue.document import document_of
-from langchain_toolrag.index.embedding import MiniLMEmbeddings
+from langchain_toolrag.evaluation.contender import BUILT_IN
+from langchain_toolrag.evaluation.evaluate import models_for
 from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.plans import run
 from langchain_toolrag.search.fusion import fuse
@@ -31,22 +31,6 @@ K = 5
 WINDOW = 3
 OPTIONS = SelectionOptions(k=K)
 CASES = Path(__file__).parents[1] / "cases" / "data"
-
-
-class Remembering(Embeddings):
-    """MiniLM; a text is embedded once, so that every rule costs the same."""
-
-    def __init__(self):
-        self.model, self.vectors = MiniLMEmbeddings(), {}
-
-    def embed_documents(self, texts):
-        missing = [text for text in texts if text not in self.vectors]
-        if missing:
-            self.vectors.update(zip(missing, self.model.embed_documents(missing), strict=True))
-        return [self.vectors[text] for text in texts]
-
-    def embed_query(self, text):
-        return self.embed_documents([text])[0]
 
 
 def alone(index, conversation):
@@ -138,19 +122,32 @@ def false_bindings(name, index, requests):
         )
 
 
-def indexed(definitions, embeddings):
-    index = ToolIndex(embeddings)
+def parser_for(description):
+    """Return a parser of `--cache DIR` and DIR..."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    home = Path.home() / ".cache" / "langchain-toolrag"
+    parser.add_argument("--cache", type=Path, metavar="DIR", default=home, help="keeps embeddings")
+    parser.add_argument("directories", nargs="+", type=Path, metavar="DIR")
+    return parser
+
+
+def the_model(cache):
+    return models_for([BUILT_IN["default"]], cache)["default"]
+
+
+def indexed(definitions, model):
+    index = ToolIndex(model.embeddings, cache=model.known, keep_requests=True)
     index.refresh([document_of(definition) for definition in definitions])
     return index
 
 
 def main():
-    embeddings = Remembering()
+    arguments = parser_for(__doc__).parse_args()
+    model = the_model(arguments.cache)
     shared = json.loads((CASES / "01_catalogue.json").read_text())["tools"]
-    false_bindings("cases/01", indexed(shared, embeddings), [])
-    for argument in sys.argv[1:]:
-        folder = Path(argument)
-        index = indexed(lines(folder / "tools.jsonl"), embeddings)
+    false_bindings("cases/01", indexed(shared, model), [])
+    for folder in arguments.directories:
+        index = indexed(lines(folder / "tools.jsonl"), model)
         follow_ups(folder, index)
         queries = lines(folder / "queries.jsonl")
         first = [query["query"] for query in queries if not query.get("history")]

@@ -13,7 +13,6 @@ the state handed back, so that what was bound stays bound; turns with labels are
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from dataclasses import dataclass, replace
@@ -39,7 +38,7 @@ from langchain_toolrag.search.rankings import by_everything
 from langchain_toolrag.selection import fresh
 from langchain_toolrag.selection.conversation import read_conversation
 from langchain_toolrag.types import Hit
-from tests.benchmark.conversations import ids, lines
+from tests.benchmark.conversations import ids, lines, parser_for
 from tests.benchmark.fitting import STRENGTH, asked, fitted
 
 CANDIDATES = 50
@@ -109,16 +108,9 @@ def ranked(query, index):
 
 
 def in_conversation(query, index):
-    averages = []
-
-    def ask(question):
-        evidence = asked(index)(question)
-        averages.append(average_score(evidence))
-        return evidence
-
     options = SelectionOptions(k=DEPTH + 1)
-    found = run(fresh.hybrid(read_conversation(query.messages), options, None), ask)
-    return list(found.hits), averages[0] if averages else 0.0  # The request's own comes first.
+    found = run(fresh.hybrid(read_conversation(query.messages), options, None), asked(index))
+    return list(found.hits), found.average
 
 
 def needed(query, ranking):
@@ -301,15 +293,6 @@ def plot(sets, path):
         *grid.flat[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(RULES) + 1
     )
     figure.savefig(path, dpi=130)
-
-
-def parser_for(description):
-    """Return a parser of `--cache DIR` and DIR..."""
-    parser = argparse.ArgumentParser(description=description.splitlines()[0])
-    home = Path.home() / ".cache" / "langchain-toolrag"
-    parser.add_argument("--cache", type=Path, metavar="DIR", default=home, help="keeps embeddings")
-    parser.add_argument("directories", nargs="+", type=Path, metavar="DIR")
-    return parser
 
 
 def main():

@@ -1,7 +1,9 @@
 """Fit the weights of follow-ups and of confidence, and tell how they do on sets left out.
 
-    python -m tests.benchmark.fitting follow-ups DIR...     folders with and without conversations
-    python -m tests.benchmark.fitting confidence DIR...     folders without conversations
+    python -m tests.benchmark.fitting [--cache DIR] --of follow-ups DIR...
+    python -m tests.benchmark.fitting [--cache DIR] --of confidence DIR...
+
+Follow-ups take folders with and without conversations, confidence those without.
 
 A folder has tools.jsonl and queries.jsonl. In a folder without conversations a change of topic is
 made up for every request: another request of the folder, and an answer to it, come before it.
@@ -10,8 +12,6 @@ made up for every request: another request of the folder, and an answer to it, c
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import numpy as np
 
@@ -21,7 +21,15 @@ from langchain_toolrag.search.fusion import blend, fuse
 from langchain_toolrag.search.rankings import by_everything
 from langchain_toolrag.selection.conversation import read_conversation
 from langchain_toolrag.selection.follow_up import follow_up_signs, with_context
-from tests.benchmark.conversations import Remembering, alone, ids, indexed, lines, toolrags_rule
+from tests.benchmark.conversations import (
+    alone,
+    ids,
+    indexed,
+    lines,
+    parser_for,
+    the_model,
+    toolrags_rule,
+)
 from tests.benchmark.conversations import recall as recall_of
 
 K = 5
@@ -99,8 +107,8 @@ def read_follow_ups(folder, index):
     return rows, made_up
 
 
-def follow_ups(folders, embeddings):
-    indexes = {f.name: indexed(lines(f / "tools.jsonl"), embeddings) for f in folders}
+def follow_ups(folders, model):
+    indexes = {f.name: indexed(lines(f / "tools.jsonl"), model) for f in folders}
     read = {f.name: read_follow_ups(f, indexes[f.name]) for f in folders}
     made_up = sum(made for _, made in read.values())
 
@@ -130,8 +138,8 @@ def follow_ups(folders, embeddings):
     print("weights from all:", np.round(fit(list(read)), 2).tolist())
 
 
-def confidence(folders, embeddings):
-    indexes = {f.name: indexed(lines(f / "tools.jsonl"), embeddings) for f in folders}
+def confidence(folders, model):
+    indexes = {f.name: indexed(lines(f / "tools.jsonl"), model) for f in folders}
     dice = random.Random(1)
     requests = {}
     for folder in folders:
@@ -164,9 +172,11 @@ def signs_of(index, text):
 
 
 def main():
-    kind, *arguments = sys.argv[1:]
-    folders = [Path(argument) for argument in arguments]
-    {"follow-ups": follow_ups, "confidence": confidence}[kind](folders, Remembering())
+    kinds = {"follow-ups": follow_ups, "confidence": confidence}
+    parser = parser_for(__doc__)
+    parser.add_argument("--of", choices=kinds, required=True, help="what is fitted")
+    arguments = parser.parse_args()
+    kinds[arguments.of](arguments.directories, the_model(arguments.cache))
 
 
 if __name__ == "__main__":

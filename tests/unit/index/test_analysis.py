@@ -2,7 +2,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from langchain_toolrag.index.analysis import STOP_WORDS, fold_accents, terms
+from langchain_toolrag.index.analysis import STOP_WORDS, fold_accents, query_terms, terms
 
 
 def test_identifiers_are_split():
@@ -101,3 +101,16 @@ def test_threads_do_not_disturb_each_others_stems():
     alone = [terms(word) for word in words]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(terms, words)) == alone
+
+
+def test_a_word_that_a_query_repeats_counts_once_in_order_of_appearance():
+    assert query_terms("Book the flight, then book a hotel near the flights") == [
+        "book",
+        "flight",
+        "hotel",
+        "near",
+    ]
+
+
+def test_raw_a_query_repeats_its_words_as_in_toolrag():
+    assert query_terms("book a book", "raw") == ["book", "a", "book"]

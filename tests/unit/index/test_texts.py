@@ -83,3 +83,12 @@ def test_weights_that_mean_nothing_are_an_error(weights):
 @pytest.mark.parametrize("options", [IndexOptions(), IndexOptions.classic(), IndexOptions(full=2)])
 def test_options_come_back_from_json(options):
     assert IndexOptions(**options.as_json()) == options
+
+
+def test_what_is_said_of_parameters_is_read_by_words_and_not_embedded():
+    document = make_document(
+        "send", "Sends a parcel.", parameters=("code",), parameter_descriptions=("on the label",)
+    )
+    assert "on the label" in lexical_text(document)
+    assert "label" not in lexical_text(document, with_server=False)
+    assert not any("label" in text for text, _ in view_texts(document, IndexOptions()))

@@ -11,6 +11,7 @@ from langchain_toolrag.search.fusion import (
     LEXICAL_WEIGHT,
     PARTS_WEIGHT,
     UNKNOWN_SCRIPT_WEIGHT,
+    average_score,
     blend,
     fuse,
     ranked,
@@ -29,6 +30,22 @@ def fused(*tools, statistics=STATISTICS):
 
 def ids(hits):
     return [hit.id for hit in hits]
+
+
+def test_an_average_tool_scores_what_the_average_score_says():
+    average = make_evidence("a", STATISTICS.dense_mean, STATISTICS.lexical_mean)
+    evidence = Evidence((average, make_evidence("b", 0.9, 7.0)), STATISTICS, 1, True)
+    assert fuse(evidence)[1].score == pytest.approx(average_score(evidence)) == 0.2
+
+
+def test_without_vectors_the_average_is_a_share_of_the_best_lexical_score():
+    tools = (make_evidence("a", lexical=1.0), make_evidence("b", lexical=8.0))
+    evidence = Evidence(tools, STATISTICS, 1, False)
+    assert fuse(evidence)[1].score == pytest.approx(average_score(evidence)) == 0.125
+
+
+def test_without_any_evidence_the_average_is_no_number_to_divide_by():
+    assert average_score(Evidence((), ScoreStatistics(), 1, False)) == 0.0
 
 
 def test_no_evidence_gives_no_hits():
