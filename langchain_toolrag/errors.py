@@ -7,7 +7,9 @@
     ├── MissingStateKeyError  (LookupError)  a graph state without the keys the node writes
     ├── SourceError           (ValueError)   a file or module that tools cannot be read from
     ├── EmbeddingError        (RuntimeError) a model that will not load, or vectors that are wrong
-    │   └── AdapterError                     an adapter that cannot be read, or is another model's
+    │   ├── AdapterError                     an adapter that cannot be read, or is another model's
+    │   ├── BrokenExportError                a folder that holds no whole export of a model
+    │   └── NotExportableError               a model that onnxruntime cannot run
     └── StaleIndexError       (ValueError)   a saved index that does not fit what it is loaded with
 
 Each says what was found, what was wanted and what to do, and keeps the offending value

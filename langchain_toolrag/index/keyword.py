@@ -8,13 +8,15 @@ else 2 if in the description. Words are whole words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from langchain_toolrag.catalogue.names import comparable, split_words
+from langchain_toolrag.index.postings import Postings
 from langchain_toolrag.types import ToolDocument
 
 SERVER_POINTS = 12
@@ -55,74 +57,107 @@ def parse_query(query: str) -> KeywordQuery:
     return KeywordQuery(_REQUIRED.sub(r"\g<term>", query), None, tuple(required))
 
 
+class _Bearer(NamedTuple):
+    """A tool that answers to a name; `forms` are the words of all its names."""
+
+    slot: int
+    forms: set[tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class KeywordIndex:
     """Exact names and points over one catalogue; immutable.
 
-    Args:
-        documents: The tools, in the order of the catalogue.
+    Tools are numbered in the order they come. The number (slot) of one that is taken out stays
+    empty.
+
+    Attributes:
+        postings: What each word is worth in each tool.
+        bearers: The tools that answer to a name, by its comparable form.
+        slots: How many slots there are, empty ones included.
     """
 
-    def __init__(self, documents: Sequence[ToolDocument]) -> None:
-        self.size = len(documents)
-        self._rows_by_name: dict[str, list[int]] = {}
-        self._points: dict[str, dict[int, int]] = {}
-        self._word_forms = [_word_forms(document) for document in documents]
-        for row, document in enumerate(documents):
-            for name in _spellings(document):
-                self._rows_by_name.setdefault(name, []).append(row)
-            for word, points in _word_points(document).items():
-                self._points.setdefault(word, {})[row] = points
+    postings: Postings = field(default_factory=Postings)
+    bearers: Mapping[str, tuple[_Bearer, ...]] = field(default_factory=dict)
+    slots: int = 0
+
+    def with_tools(self, documents: Sequence[ToolDocument]) -> KeywordIndex:
+        """Return a copy with tools added, in the slots that follow the last."""
+        added: dict[str, list[_Bearer]] = {}
+        for slot, document in enumerate(documents, self.slots):
+            forms = _word_forms(document)
+            for name in _spellings(forms):
+                added.setdefault(name, []).append(_Bearer(slot, forms))
+        joined = {name: (*self.bearers.get(name, ()), *new) for name, new in added.items()}
+        points = [_word_points(document) for document in documents]
+        postings = self.postings.with_tools(self.slots, points)
+        return KeywordIndex(postings, {**self.bearers, **joined}, self.slots + len(documents))
+
+    def without(self, documents: Mapping[int, ToolDocument]) -> KeywordIndex:
+        """Return a copy without tools, given by slot."""
+        bearers = dict(self.bearers)
+        for name in {name for doc in documents.values() for name in _spellings(_word_forms(doc))}:
+            staying = tuple(bearer for bearer in bearers[name] if bearer.slot not in documents)
+            if staying:
+                bearers[name] = staying
+            else:
+                del bearers[name]
+        words = (word for document in documents.values() for word in _word_points(document))
+        return KeywordIndex(self.postings.without(documents, words), bearers, self.slots)
 
     def exact(self, query: KeywordQuery) -> set[int]:
-        """Return the rows of the tools whose names the query gives, in any spelling.
+        """Return the slots of the tools whose names the query gives, in any spelling.
 
         A name counts where it is the whole query, is listed after `select:`, or stands in
         the text written as an identifier of the same words (`list_events`, `listEvents`,
         `list-events`; an "e-mail" is not a tool named `email`).
         """
         if query.selected is not None:
-            return {row for name in query.selected for row in self._named(name)}
-        rows = set(self._named(query.text))
+            return {tool.slot for name in query.selected for tool in self._named(name)}
+        slots = {tool.slot for tool in self._named(query.text)}
         for token in {*query.text.split(), *_IDENTIFIER.findall(query.text)}:
             bare = token.strip(_PUNCTUATION)
             if _looks_like_identifier(bare):
                 words = split_words(bare)
-                rows.update(row for row in self._named(bare) if words in self._word_forms[row])
-        return rows
+                slots.update(tool.slot for tool in self._named(bare) if words in tool.forms)
+        return slots
 
     def points(self, query: KeywordQuery) -> NDArray[np.float32]:
-        """Return ToolSearch's points, shape `(size,)`; 0 for a tool without a required word."""
-        scores = np.zeros(self.size, np.float32)
+        """Return ToolSearch's points by slot, shape `(slots,)`.
+
+        They are 0 for a tool without a required word, and in empty slots.
+        """
+        scores = np.zeros(self.slots, np.float32)
         for word in split_words(query.text):
-            for row, points in self._points.get(word, {}).items():
-                scores[row] += points
+            posting = self.postings.by_word.get(word)
+            if posting is not None:
+                scores[posting.slots] += posting.values
         if query.required:
             scores[~self.has_required(query)] = 0
         return scores
 
     def has_required(self, query: KeywordQuery) -> NDArray[np.bool_]:
-        """Return which tools have every required word, shape `(size,)`."""
-        has = np.ones(self.size, np.bool_)
+        """Return by slot which tools have every required word, shape `(slots,)`."""
+        has = np.ones(self.slots, np.bool_)
         for word in query.required:
-            with_word = np.zeros(self.size, np.bool_)
-            with_word[list(self._points.get(word, ()))] = True
-            has &= with_word
+            has &= self.postings.has(word, np.arange(self.slots))
         return has
 
-    def _named(self, name: str) -> Iterable[int]:
-        return self._rows_by_name.get(comparable(name), ())
+    def _named(self, name: str) -> tuple[_Bearer, ...]:
+        return self.bearers.get(comparable(name), ())
 
 
 def _looks_like_identifier(token: str) -> bool:
     return bool(_CAMEL_HUMP.search(token)) or any(mark in token for mark in "_-./:")
 
 
-def _spellings(document: ToolDocument) -> set[str]:
-    """Return the comparable forms a tool answers to: name, id, and the name without its server."""
-    return {comparable("".join(words)) for words in _word_forms(document)} - {""}
+def _spellings(forms: set[tuple[str, ...]]) -> set[str]:
+    """Return the comparable forms of a tool's names."""
+    return {comparable("".join(words)) for words in forms} - {""}
 
 
 def _word_forms(document: ToolDocument) -> set[tuple[str, ...]]:
+    """Return the words of what a tool answers to: name, id, and the name without its server."""
     names = (document.name, document.id, document.bound_name)
     return {*map(split_words, names), *_leaves(document)}
 

@@ -1,8 +1,10 @@
 """Terms in -> BM25 scores out.
 
-rank-bm25 counts the corpus; its formula is then laid out as postings, so that a query
-touches only the tools that share a term with it. The scores are those of BM25 Okapi [1]
-with the inverse document frequency that is never negative [2]:
+rank-bm25 counts; the counts are kept as postings, and its formula is worked out for the terms of a
+query, so that a query touches only the tools that share a term with it, and a change of the
+catalogue only the terms of the tools that change. The scores are those of BM25 Okapi [1] with the
+inverse
+document frequency that is never negative [2]:
 
     score(d) = sum over query terms t of
         ln(1 + (N - n_t + 0.5) / (n_t + 0.5)) * f * (k1 + 1) / (f + k1 * (1 - b + b * |d| / avg))
@@ -20,29 +22,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rank_bm25 import BM25Okapi
 
+from langchain_toolrag.index.postings import Posting, Postings, Slots
+
 _K1 = 1.5  # How fast repeats of a term stop counting.
 _B = 0.75  # How much a long text is held against a tool.
-
-
-class PositiveBM25(BM25Okapi):  # type: ignore[misc]  # rank_bm25 has no types
-    """rank-bm25 with an inverse document frequency that is never negative.
-
-    Okapi's own goes below zero for a term in more than half of the texts, so that a match
-    could score worse than none.
-    """
-
-    def __init__(self, corpus: Sequence[Sequence[str]]) -> None:
-        super().__init__(corpus, k1=_K1, b=_B)
-
-    def _calc_idf(self, nd: Mapping[str, int]) -> None:
-        size = self.corpus_size
-        self.idf = {term: inverse_document_frequency(size, count) for term, count in nd.items()}
 
 
 def inverse_document_frequency(size: int, count: int) -> float:
@@ -50,36 +41,73 @@ def inverse_document_frequency(size: int, count: int) -> float:
     return math.log(1 + (size - count + 0.5) / (count + 0.5))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class LexicalIndex:
     """BM25 over one list of terms a tool; immutable.
 
-    Args:
-        corpus: The terms of every tool, in the order of the catalogue.
+    Tools are numbered in the order they come. The number (slot) of one that is taken out stays
+    empty.
+
+    Attributes:
+        postings: How often each term occurs in each tool.
+        lengths: How many terms each tool has, by slot; 0 in empty slots.
+        size: How many tools there are.
     """
 
-    def __init__(self, corpus: Sequence[Sequence[str]]) -> None:
-        self.size = len(corpus)
-        self._postings = _postings(corpus)
+    postings: Postings = field(default_factory=Postings)
+    lengths: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    size: int = 0
 
-    def coverage(self, query: Sequence[str]) -> NDArray[np.float32]:
-        """Return the share of the query's distinct terms that each tool has.
+    def with_tools(self, corpus: Sequence[Sequence[str]]) -> LexicalIndex:
+        """Return a copy with tools added, in the slots that follow the last.
+
+        Args:
+            corpus: The terms of each tool.
+
+        Returns:
+            The copy.
+        """
+        first = len(self.lengths)
+        added = np.array([len(terms) for terms in corpus], np.int64)
+        return LexicalIndex(
+            self.postings.with_tools(first, _counted(corpus)),
+            np.concatenate((self.lengths, added)),
+            self.size + len(corpus),
+        )
+
+    def without(self, tools: Mapping[int, Sequence[str]]) -> LexicalIndex:
+        """Return a copy without tools.
+
+        Args:
+            tools: Their terms, by slot.
+
+        Returns:
+            The copy.
+        """
+        lengths = self.lengths.copy()
+        lengths[list(tools)] = 0
+        words = chain.from_iterable(tools.values())
+        return LexicalIndex(self.postings.without(tools, words), lengths, self.size - len(tools))
+
+    def coverage(self, query: Sequence[str], slots: Slots) -> NDArray[np.float32]:
+        """Return the share of the query's distinct terms that each of some tools has.
 
         A term counts by its inverse document frequency; one that no tool has counts most.
 
         Args:
             query: Terms, read by the analyser that read the corpus.
+            slots: The tools.
 
         Returns:
-            Shape `(size,)`; 0 to 1.
+            Shape `(len(slots),)`; 0 to 1.
         """
-        covered, total = np.zeros(self.size, np.float32), 0.0
-        for term in set(query):
-            posting = self._postings.get(term)
-            count = 0 if posting is None else len(posting[0])
+        covered, total = np.zeros(len(slots), np.float32), 0.0
+        for term in dict.fromkeys(query):
+            posting = self.postings.by_word.get(term)
+            count = 0 if posting is None else len(posting.slots)
             weight = inverse_document_frequency(self.size, count)
             total += weight
-            if posting is not None:
-                covered[posting[0]] += weight
+            covered[self.postings.has(term, slots)] += weight
         return covered / np.float32(total) if total else covered
 
     def scores(self, query: Sequence[str]) -> NDArray[np.float32]:
@@ -89,32 +117,38 @@ class LexicalIndex:
             query: Terms, read by the analyser that read the corpus.
 
         Returns:
-            Shape `(size,)`; 0 where no term is shared, and never below.
+            By slot, shape `(len(lengths),)`; 0 where no term is shared, and never below.
         """
-        scores = np.zeros(self.size, np.float32)
-        for term in query:
-            posting = self._postings.get(term)
-            if posting is not None:
-                rows, weights = posting
-                scores[rows] += weights
+        scores = np.zeros(len(self.lengths), np.float32)
+        known = [self.postings.by_word[term] for term in query if term in self.postings.by_word]
+        average = self.lengths.sum() / self.size if known else 1.0
+        for posting in known:
+            scores[posting.slots] += self._weights(posting, average)
         return scores
 
+    def spread(self, scores: NDArray[np.float32]) -> tuple[float, float]:
+        """Return mean and standard deviation of what `scores` returned; empty slots do not count.
 
-def _postings(
-    corpus: Sequence[Sequence[str]],
-) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Lay the corpus out as, per term, the tools that have it and what it adds to their score."""
+        Their scores are 0, so that sums need not leave them out.
+        """
+        exact = scores.astype(np.float64)
+        mean = float(exact.sum()) / self.size
+        variance = float(exact @ exact) / self.size - mean * mean
+        return mean, max(variance, 0.0) ** 0.5
+
+    def _weights(self, posting: Posting, average: float) -> NDArray[np.float32]:
+        """Return what a term adds to the score of each tool that has it."""
+        slots, counts = posting
+        rarity = inverse_document_frequency(self.size, len(slots))
+        norms = _K1 * (1 - _B + _B * self.lengths[slots] / average)
+        weights = rarity * counts * (_K1 + 1) / (counts + norms)
+        return weights.astype(np.float32)
+
+
+def _counted(corpus: Sequence[Sequence[str]]) -> list[dict[str, int]]:
+    """Return how often each term occurs in each tool."""
     if not any(corpus):
-        return {}  # rank-bm25 divides by the corpus's length.
-    counted: Any = PositiveBM25(corpus)
-    gathered: dict[str, tuple[list[int], list[float]]] = {}
-    for row, frequencies in enumerate(counted.doc_freqs):
-        norm = _K1 * (1 - _B + _B * counted.doc_len[row] / counted.avgdl)
-        for term, count in frequencies.items():
-            rows, weights = gathered.setdefault(term, ([], []))
-            rows.append(row)
-            weights.append(counted.idf[term] * count * (_K1 + 1) / (count + norm))
-    return {
-        term: (np.array(rows, np.int64), np.array(weights, np.float32))
-        for term, (rows, weights) in gathered.items()
-    }
+        return [{} for _ in corpus]  # rank-bm25 divides by the corpus's length.
+    counted: Any = BM25Okapi(corpus)
+    frequencies: list[dict[str, int]] = counted.doc_freqs
+    return frequencies

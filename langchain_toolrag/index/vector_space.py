@@ -26,7 +26,8 @@ def vector_space(embeddings: Embeddings) -> str | None:
         return None if base is None else f"{base}, heads {embeddings.heads.digest}"
     if isinstance(embeddings, MiniLMEmbeddings):
         adapter = embeddings.adapter.digest if embeddings.adapter else "none"
-        return f"{base_identity(embeddings.model)}, adapter {adapter}, sentence-transformers"
+        # An fp32 export and sentence-transformers make the same vectors.
+        return f"{base_identity(embeddings.model)}, adapter {adapter}, {embeddings.precision}"
     name = model_name(embeddings)
     return None if name == type(embeddings).__name__ else name
 

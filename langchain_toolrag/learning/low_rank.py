@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from langchain_toolrag.errors import EmbeddingError
 from langchain_toolrag.index.adapter import Adapter
 from langchain_toolrag.index.embedding import MiniLMEmbeddings
+from langchain_toolrag.index.encoder import load_network
 from langchain_toolrag.index.weights import base_identity
-from langchain_toolrag.types import Vector
+from langchain_toolrag.types import Vector, Vectors
 
 _TRAINED_TOKENS = 96  # Enough for all but the longest texts, at half the time.
 _ENCODE_BATCH = 64
@@ -42,8 +43,9 @@ class LowRankLearner:
     """
 
     def __init__(self, model: str, *, rank: int = 16, seed: int = 0) -> None:
+        self._model = model
         self._base = base_identity(model)
-        self._network: Any = MiniLMEmbeddings(model, adapter=None).network
+        self._network: Any = load_network(model, None)
         self._tokenize = getattr(self._network, "preprocess", self._network.tokenize)
         for weight in self._network.parameters():
             weight.requires_grad_(False)
@@ -78,7 +80,7 @@ class LowRankLearner:
 
     def embeddings(self) -> Embeddings:
         """Return the model as it is now."""
-        return _Encoding(self)
+        return _Encoding(self, self._model)
 
     def adapter(self, card: Mapping[str, Any]) -> Adapter:
         """Return what was learned."""
@@ -89,7 +91,7 @@ class LowRankLearner:
         return Adapter("low-rank", self._base, self.scale, tensors, card)
 
     @torch.no_grad()
-    def encode(self, texts: list[str]) -> NDArray[np.float32]:
+    def encode(self, texts: list[str]) -> Vectors:
         """Return unit vectors, shape `(len(texts), dim)`, without a gradient."""
         by_length = sorted(range(len(texts)), key=lambda place: len(texts[place]))
         batches: dict[int, Vector] = {}
@@ -106,18 +108,15 @@ class LowRankLearner:
         return nn.functional.normalize(pooled.float(), dim=1)
 
 
-class _Encoding(Embeddings):
-    """A learner as LangChain sees it."""
+class _Encoding(MiniLMEmbeddings):
+    """A learner as LangChain sees it: a model of ours, to which requests are texts like others."""
 
-    def __init__(self, learner: LowRankLearner) -> None:
+    def __init__(self, learner: LowRankLearner, model: str) -> None:
+        super().__init__(model, adapter=None)
         self._learner = learner
 
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        vectors: list[list[float]] = self._learner.encode(texts).tolist()
-        return vectors
-
-    def embed_query(self, text: str) -> list[float]:
-        return self.embed_documents([text])[0]
+    def _encode(self, texts: list[str]) -> Vectors:
+        return self._learner.encode(texts)
 
 
 class _LowRank(nn.Module):

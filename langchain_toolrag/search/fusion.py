@@ -14,10 +14,13 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from langchain_toolrag.types import Evidence, Hit, ScoreStatistics, ToolEvidence, ToolId
+
+_Scored: TypeAlias = tuple[float, ToolEvidence]
 
 LEXICAL_WEIGHT = 0.3
 """Share of the lexical side. Measured best, with 0.7 for the dense side, as the mean over 29
@@ -50,11 +53,11 @@ def fuse(evidence: Evidence, *, named_first: bool = True) -> list[Hit]:
     tools, statistics = evidence.tools, evidence.statistics
     if any(tool.dense is not None for tool in tools):
         weight = LEXICAL_WEIGHT if evidence.script_known else UNKNOWN_SCRIPT_WEIGHT
-        scores = {tool: _fused(tool, statistics, weight / (1 - weight)) for tool in tools}
+        scores = [(_fused(tool, statistics, weight / (1 - weight)), tool) for tool in tools]
     else:
         best = max((tool.lexical for tool in tools), default=0.0) or 1.0
-        scores = {tool: tool.lexical / best for tool in tools if tool.lexical or tool.exact}
-    return _with_exact_first(scores) if named_first else ranked(scores, scores.__getitem__)
+        scores = [(tool.lexical / best, tool) for tool in tools if tool.lexical or tool.exact]
+    return _in_order(_with_exact_first(scores) if named_first else scores)
 
 
 def average_score(evidence: Evidence) -> float:
@@ -120,17 +123,21 @@ def blend(plain: Sequence[Hit], contextual: Sequence[Hit], share: float) -> list
 
 def ranked(tools: Iterable[ToolEvidence], score: Callable[[ToolEvidence], float]) -> list[Hit]:
     """Rank tools by one score, best first, equal scores in order of id."""
-    scored = sorted(
-        ((score(tool), tool) for tool in tools), key=lambda pair: (-pair[0], pair[1].id)
-    )
+    return _in_order([(score(tool), tool) for tool in tools])
+
+
+def _in_order(scores: Iterable[_Scored]) -> list[Hit]:
+    scored = sorted(scores, key=lambda pair: (-pair[0], pair[1].id))
     return [Hit(tool.id, points, rank, tool) for rank, (points, tool) in enumerate(scored, start=1)]
 
 
-def _with_exact_first(scores: Mapping[ToolEvidence, float]) -> list[Hit]:
-    named = [score for tool, score in scores.items() if tool.exact]
-    others = [score for tool, score in scores.items() if not tool.exact]
-    lift = max(max(others, default=0.0) - min(named, default=0.0), 0.0) + EXACT_LEAD
-    return ranked(scores, lambda tool: scores[tool] + lift * tool.exact)
+def _with_exact_first(scores: Sequence[_Scored]) -> Sequence[_Scored]:
+    named = [score for score, tool in scores if tool.exact]
+    if not named:
+        return scores
+    others = [score for score, tool in scores if not tool.exact]
+    lift = max(max(others, default=0.0) - min(named), 0.0) + EXACT_LEAD
+    return [(score + lift * tool.exact, tool) for score, tool in scores]
 
 
 def _fused(tool: ToolEvidence, statistics: ScoreStatistics, lexical_share: float) -> float:

@@ -67,7 +67,7 @@ def bindable(catalogue: Catalogue, tools: Tools | None, filter: Filter | None) -
         What can be bound. A tool that the filter keeps out does not pass through either.
     """
     if tools is None:
-        present: dict[ToolId, Tool] = {entry.document.id: entry.bound for entry in catalogue}
+        present: Mapping[ToolId, Tool] = catalogue.bound
         passed: list[Tool] = list(catalogue.passed_through)
     else:
         present, passed = _matched(catalogue, tools)
@@ -127,10 +127,12 @@ def _matched(catalogue: Catalogue, tools: Tools) -> tuple[dict[ToolId, Tool], li
 
 
 def _without_clashes(
-    catalogue: Catalogue, present: dict[ToolId, Tool], passed: Iterable[Tool]
-) -> dict[ToolId, Tool]:
+    catalogue: Catalogue, present: Mapping[ToolId, Tool], passed: Iterable[Tool]
+) -> Mapping[ToolId, Tool]:
     """Leave out tools that what passes through has the names of: a request takes a name once."""
     taken = {tool_name(tool) for tool in passed} - {""}
+    if not taken:
+        return present
     clashing = [i for i in present if catalogue.entries[i].document.bound_name in taken]
     for identity in clashing:
         logger.warning("tool %r is left out: another tool of its name passes through", identity)

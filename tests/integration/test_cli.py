@@ -97,7 +97,7 @@ def test_classic_is_toolrags_algorithm(capsys):
 
 
 def test_lexical_search_loads_no_model(definitions, capsys, monkeypatch):
-    monkeypatch.setattr(embedding, "_load", lambda *_: pytest.fail("the model was loaded"))
+    monkeypatch.setattr(embedding, "load_encoder", lambda *_: pytest.fail("the model was loaded"))
     assert cli.main(["select", "email", "--tools", str(definitions), "--lexical"]) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[1].startswith("send_email")

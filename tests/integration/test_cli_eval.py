@@ -81,7 +81,7 @@ def test_a_line_for_every_query_and_a_chart_are_written(tmp_path, capsys):
 
 
 def test_lexical_loads_no_model(capsys, monkeypatch):
-    monkeypatch.setattr(embedding, "_load", lambda *_: pytest.fail("the model was loaded"))
+    monkeypatch.setattr(embedding, "load_encoder", lambda *_: pytest.fail("the model was loaded"))
     assert cli.main(["eval", SUPPORT, "--lexical"]) == 0
     assert cli.main(["eval", SUPPORT, "--options", "text"]) == 0
 

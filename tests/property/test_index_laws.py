@@ -1,6 +1,6 @@
 import string
 import tempfile
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +9,15 @@ from fakes import HashingEmbeddings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
+from reference_bm25 import PositiveBM25
 
 from langchain_toolrag.catalogue.names import comparable
 from langchain_toolrag.index.analysis import STOP_WORDS, terms
-from langchain_toolrag.index.dense import DenseIndex
+from langchain_toolrag.index.dense import DenseIndex, Peaks
 from langchain_toolrag.index.keyword import KeywordIndex, parse_query
-from langchain_toolrag.index.lexical import LexicalIndex, PositiveBM25
+from langchain_toolrag.index.lexical import LexicalIndex
 from langchain_toolrag.index.storage import load_index, save_index
+from langchain_toolrag.index.texts import lexical_text
 from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.types import ToolFilter
 
@@ -67,7 +69,9 @@ def make_index(documents):
 @given(corpora, queries)
 def test_lexical_scores_are_rank_bm25s_own(corpus, query):
     reference = PositiveBM25(corpus).get_scores(query)
-    assert np.allclose(LexicalIndex(corpus).scores(query), reference, rtol=0, atol=1e-5)
+    assert np.allclose(
+        LexicalIndex().with_tools(corpus).scores(query), reference, rtol=0, atol=1e-5
+    )
 
 
 @laws
@@ -81,7 +85,7 @@ def test_the_formula_is_okapis_where_its_own_frequencies_are_used(corpus, query)
 @laws
 @given(corpora, queries)
 def test_a_lexical_score_is_positive_exactly_where_a_term_is_shared(corpus, query):
-    scores = LexicalIndex(corpus).scores(query)
+    scores = LexicalIndex().with_tools(corpus).scores(query)
     assert (scores >= 0).all()
     assert (scores > 0).tolist() == [bool(set(tool) & set(query)) for tool in corpus]
 
@@ -91,42 +95,39 @@ def test_a_lexical_score_is_positive_exactly_where_a_term_is_shared(corpus, quer
 def test_lexical_scores_go_with_their_tools_whatever_the_order(corpus, query, random):
     order = list(range(len(corpus)))
     random.shuffle(order)
-    shuffled = LexicalIndex([corpus[row] for row in order]).scores(query)
-    assert np.allclose(shuffled, LexicalIndex(corpus).scores(query)[order], atol=1e-6)
+    shuffled = LexicalIndex().with_tools([corpus[row] for row in order]).scores(query)
+    assert np.allclose(shuffled, LexicalIndex().with_tools(corpus).scores(query)[order], atol=1e-6)
 
 
 @laws
 @given(st.integers(1, 30), st.integers(2, 12), st.integers(0, 99), st.data())
-def test_dense_search_is_an_exact_sort_by_inner_product(size, dim, seed, data):
+def test_dense_scores_are_the_inner_products_whatever_the_slots(size, dim, seed, data):
     rows, query = rows_of(size, dim, seed), rows_of(1, dim, seed + 1)[0]
-    keys = data.draw(st.permutations(range(1000, 1000 + size)))
-    index = DenseIndex.empty(dim).with_rows(keys, rows)
-    allowed = data.draw(st.none() | st.lists(st.sampled_from(keys), unique=True))
-    k = data.draw(st.integers(1, 40))
-    found = index.search(query, k, None if allowed is None else np.array(allowed, np.int64))
-    wanted = keys if allowed is None else allowed
-    reference = {key: float(rows[keys.index(key)] @ query) for key in wanted}
-    best = sorted(reference.values(), reverse=True)[:k]
-    assert set(found) <= set(wanted)
-    assert np.allclose(list(found.values()), best, atol=1e-6)
-    assert all(abs(found[key] - reference[key]) < 1e-6 for key in found)
+    slots = data.draw(st.permutations(range(size + 5)))[:size]
+    index = DenseIndex(dim).with_rows(slots, rows)
+    assert np.flatnonzero(index.present).tolist() == sorted(slots)
+    assert np.allclose(index.scores(query)[slots], rows @ query, atol=1e-6)
 
 
 @laws
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=12), st.integers(0, 9))
 def test_a_dense_index_is_what_its_changes_add_up_to(changes, seed):
     rows, query = rows_of(10, 6, seed), rows_of(1, 6, seed + 100)[0]
-    index, there = DenseIndex.empty(6), []
-    for adding, key in changes:
-        if adding and key not in there:
-            index, there = index.with_rows([key], rows[[key]]), [*there, key]
-        elif not adding and key in there:
-            index, there = index.without([key]), [k for k in there if k != key]
-    scores = rows[there] @ query
-    assert index.size == len(there)
-    assert np.array_equal(index.rows(there), rows[there].reshape(-1, 6))
-    mean, deviation = (scores.mean(), scores.std()) if there else (0.0, 0.0)
-    assert np.allclose(index.spread(query), (mean, deviation), atol=1e-3)
+    index, there, requests = DenseIndex(6), [], rows_of(3, 6, seed + 200)
+    peaks, past = Peaks.of(requests, index), []
+    for adding, slot in changes:
+        if adding and slot not in there:
+            index, there = index.with_rows([slot], rows[[slot]]), [*there, slot]
+            peaks = peaks.with_rows([slot], index)
+        elif not adding and slot in there:
+            index, there = index.without([slot]), [s for s in there if s != slot]
+            peaks = peaks.without([slot], index)
+        past.append((index, list(there)))
+    for index, there in past:
+        assert index.size == len(there)
+        assert np.array_equal(index.rows(there), rows[there].reshape(-1, 6))
+        assert np.allclose(index.scores(query)[there], rows[there] @ query, atol=1e-6)
+    assert peaks.scores.tolist() == Peaks.of(requests, index).scores.tolist()
 
 
 @laws
@@ -153,7 +154,7 @@ def test_a_selection_finds_the_tools_of_the_names_in_it_and_no_others(known, dat
     spell = data.draw(st.sampled_from([str, str.upper, lambda name: name.replace("_", "-")]))
     query = parse_query("select:" + separator.join(map(spell, asked)))
     assert query.selected == tuple(map(spell, asked))
-    rows = KeywordIndex(known).exact(query)
+    rows = KeywordIndex().with_tools(known).exact(query)
     assert {known[row].name for row in rows} == set(asked) & {doc.name for doc in known}
 
 
@@ -161,7 +162,7 @@ def test_a_selection_finds_the_tools_of_the_names_in_it_and_no_others(known, dat
 @given(st.text())
 def test_any_text_can_be_taken_apart_as_a_query(text):
     query = parse_query(text)
-    index = KeywordIndex([make_document("get_rain", "Says rain.", "weather")])
+    index = KeywordIndex().with_tools([make_document("get_rain", "Says rain.", "weather")])
     assert (index.points(query) >= 0).all()
     assert index.exact(query) <= {0}
     if query.selected is None and not query.required:
@@ -194,18 +195,71 @@ def test_a_tool_is_in_the_evidence_once_and_with_every_score(known, query):
         assert -1.001 <= tool.dense <= 1.001
 
 
-@slow_laws
-@given(st.lists(sets_of_documents, min_size=1, max_size=4), texts)
-def test_an_index_that_was_refreshed_is_one_that_was_made_anew(history, query):
+def change(index, kind, known):
+    """Add documents, remove them, or hold exactly them."""
+    if kind == "remove":
+        index.remove([document.id for document in known])
+    else:
+        getattr(index, kind)(known)
+
+
+changes_of_an_index = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "add", "remove", "refresh"]), sets_of_documents, st.booleans()
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@laws
+@given(changes_of_an_index, texts, st.integers(1, 4))
+def test_an_index_that_was_changed_answers_like_one_made_anew(history, query, k):
     index = ToolIndex(HashingEmbeddings())
-    for known in history:
-        index.refresh(known)
-        index.evidence(query)
-    old, new = index.evidence(query, 100), make_index(history[-1]).evidence(query, 100)
-    assert [tool.id for tool in old.tools] == [tool.id for tool in new.tools]
-    for one, other in zip(old.tools, new.tools, strict=True):
-        assert np.allclose((one.dense, one.lexical), (other.dense, other.lexical), atol=1e-5)
-        assert (one.keyword, one.exact) == (other.keyword, other.exact)
+    for kind, known, embedding in history:
+        change(index, kind, known)
+        if embedding:
+            index.embed()
+    for count in (k, 100):
+        old = index.evidence(query, count)
+        new = make_index(index.documents).evidence(query, count)
+        assert [tool.id for tool in old.tools] == [tool.id for tool in new.tools]
+        for one, other in zip(old.tools, new.tools, strict=True):
+            assert np.allclose(one.dense, other.dense, rtol=0, atol=1e-6)
+            assert np.allclose(one.lexical, other.lexical, rtol=0, atol=1e-6)
+            assert np.allclose(one.coverage, other.coverage, rtol=0, atol=1e-6)
+            assert (one.keyword, one.exact) == (other.keyword, other.exact)
+        spreads = (astuple(old.statistics), astuple(new.statistics))
+        assert np.allclose(*spreads, rtol=0, atol=1e-6)
+
+
+@laws
+@given(changes_of_an_index, queries)
+def test_lexical_scores_are_rank_bm25s_own_whatever_came_and_went(history, query):
+    index = ToolIndex(HashingEmbeddings())
+    for kind, known, _ in history:
+        change(index, kind, known)
+    snapshot = index.snapshot
+    corpus = [terms(lexical_text(document)) for document in index.documents]
+    words = [word for text in corpus[:2] for word in text[:2]] + query
+    scores = snapshot.lexical.scores(words)[snapshot.order]
+    reference = PositiveBM25(corpus).get_scores(words) if corpus else []
+    assert np.allclose(scores, reference, rtol=0, atol=1e-5)
+
+
+@laws
+@given(changes_of_an_index)
+def test_a_snapshot_stays_as_it_was_whatever_comes_after_it(history):
+    index, past = ToolIndex(HashingEmbeddings()), []
+    query = parse_query("get_rain rain mail list")
+    vector = index.embedder.query("rain mail")
+    for kind, known, embedding in history:
+        change(index, kind, known)
+        if embedding:
+            index.embed()
+        past.append((index.snapshot, index.snapshot.evidence(query, vector, 3, None)))
+    for snapshot, answer in past:
+        assert snapshot.evidence(query, vector, 3, None) == answer
 
 
 @slow_laws
@@ -247,4 +301,4 @@ def test_a_saved_index_comes_back_as_it_was_and_embeds_nothing(known, query, emb
 def test_a_name_is_exact_in_any_spelling_that_compares_equal(name, spell):
     document = make_document(name)
     assert comparable(spell(name)) == comparable(name)
-    assert KeywordIndex([document]).exact(parse_query(spell(name))) == {0}
+    assert KeywordIndex().with_tools([document]).exact(parse_query(spell(name))) == {0}

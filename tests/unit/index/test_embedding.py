@@ -9,6 +9,7 @@ import pytest
 from fakes import HashingEmbeddings
 
 from langchain_toolrag.errors import EmbeddingError
+from langchain_toolrag.index import embedding, encoder
 from langchain_toolrag.index import weights as model_weights
 from langchain_toolrag.index.embedding import (
     MiniLMEmbeddings,
@@ -31,8 +32,10 @@ def minilm():
 
 
 @pytest.fixture
-def loader(monkeypatch):
-    """Stands in for sentence-transformers; loads only what is in `works`."""
+def loader(monkeypatch, tmp_path):
+    """Stands in for sentence-transformers; loads only what is in `works`, and nothing exported."""
+    monkeypatch.setattr(embedding, "default_exports", lambda: tmp_path / "exports")
+    monkeypatch.setattr(encoder, "_exported", lambda network, *_: encoder.TorchEncoder(network))
     loader = SimpleNamespace(places=[], works=set())
 
     def load(place, *, device, **options):
@@ -141,7 +144,8 @@ def test_weights_with_another_digest_are_refused_with_a_warning(weights, loader,
 
 def test_weights_with_the_known_digest_are_used(weights, loader, monkeypatch):
     digest = hashlib.sha256(b"other weights").hexdigest()
-    monkeypatch.setattr(model_weights, "DEFAULT_WEIGHTS", digest)
+    for module in (model_weights, encoder):
+        monkeypatch.setattr(module, "DEFAULT_WEIGHTS", digest)
     loader.works.add(str(weights.parent))
     MiniLMEmbeddings(adapter=None).load()
     assert loader.places == [(str(weights.parent), True)]

@@ -12,12 +12,16 @@ LIST_ISSUES = make_document("github_list_issues", "Lists issues.", "github")
 LIST_EVENTS = make_document("list_events", "Upcoming meetings.")
 
 
+def index_of(documents):
+    return KeywordIndex().with_tools(documents)
+
+
 def points(query, *documents):
-    return KeywordIndex(documents).points(parse_query(query)).tolist()
+    return index_of(documents).points(parse_query(query)).tolist()
 
 
 def exact(query, *documents):
-    rows = KeywordIndex(documents).exact(parse_query(query))
+    rows = index_of(documents).exact(parse_query(query))
     return {documents[row].id for row in rows}
 
 
@@ -59,7 +63,7 @@ def test_words_score_without_case():
 
 
 def test_a_catalogue_may_be_empty():
-    index = KeywordIndex([])
+    index = index_of([])
     query = parse_query("get_me +rain")
     assert index.points(query).shape == (0,)
     assert index.exact(query) == set()
@@ -209,17 +213,17 @@ def test_a_required_word_that_is_an_identifier_is_split():
 def test_a_tool_without_a_required_word_scores_nothing():
     documents = (GET_ME, LIST_ISSUES, LIST_EVENTS)
     assert points("list +issues", *documents) == [0, 20, 0]
-    has = KeywordIndex(documents).has_required(parse_query("+github +lists"))
+    has = index_of(documents).has_required(parse_query("+github +lists"))
     assert has.tolist() == [False, True, False]
 
 
 def test_without_required_words_every_tool_has_them_all():
-    assert KeywordIndex([GET_ME, COMMENT]).has_required(parse_query("a")).all()
+    assert index_of([GET_ME, COMMENT]).has_required(parse_query("a")).all()
 
 
 def test_a_required_word_may_stand_in_any_place_that_scores():
     documents = (FORECAST, NOTEBOOK, COMMENT, LIST_EVENTS)
-    index = KeywordIndex(documents)
+    index = index_of(documents)
     words = ("weather", "notebook", "github", "meetings")
     found = [index.has_required(parse_query(f"+{word}")) for word in words]
     assert np.array_equal(found, np.eye(4, dtype=bool))
@@ -231,3 +235,30 @@ def test_a_required_word_may_stand_in_any_place_that_scores():
 def test_characters_of_other_query_languages_mean_nothing(query):
     assert exact(query, LIST_EVENTS) == set()
     assert points(query, LIST_EVENTS) == [0]
+
+
+class TestChanges:
+    QUERY = parse_query("list_events get_me github rain")
+
+    def test_added_tools_are_found_as_if_they_had_always_been_there(self):
+        documents = [FORECAST, COMMENT, GET_ME, LIST_ISSUES, LIST_EVENTS]
+        whole, grown = index_of(documents), index_of(documents[:2]).with_tools(documents[2:])
+        assert grown.points(self.QUERY).tolist() == whole.points(self.QUERY).tolist()
+        assert grown.exact(self.QUERY) == whole.exact(self.QUERY) == {2, 4}
+
+    def test_a_tool_that_was_taken_out_is_not_found(self):
+        left = index_of([GET_ME, LIST_EVENTS, COMMENT]).without({0: GET_ME})
+        assert left.exact(self.QUERY) == {1}
+        assert left.points(self.QUERY).tolist() == [0, 20, 12]
+        assert left.has_required(parse_query("+me")).tolist() == [False] * 3
+
+    def test_of_two_tools_of_one_name_the_other_stays(self):
+        twins = [make_document("list_events", "", server) for server in ("work", "home")]
+        left = index_of(twins).without({0: twins[0]})
+        assert left.exact(parse_query("list_events")) == {1}
+
+    def test_a_change_leaves_the_index_as_it_was(self):
+        index = index_of([GET_ME, LIST_EVENTS])
+        index.without({0: GET_ME}).with_tools([COMMENT])
+        assert index.exact(self.QUERY) == {0, 1}
+        assert index.points(self.QUERY).tolist() == [32, 20]
