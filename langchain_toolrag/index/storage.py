@@ -100,8 +100,7 @@ def _snapshot(manifest: Mapping[str, Any], directory: Path) -> Snapshot:
     empty = Snapshot(IndexOptions(**manifest["options"]))
     snapshot, _ = empty.with_documents(documents)
     if len(rows):
-        keys = {identity: key for key, identity in enumerate(ids)}
-        snapshot = snapshot.with_rows(keys, rows, probes)
+        snapshot = snapshot.with_rows(ids, rows, probes)
     return replace(snapshot, version=int(manifest["version"]))
 
 

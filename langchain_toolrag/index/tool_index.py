@@ -69,7 +69,6 @@ class ToolIndex:
             cache=cache,
             keep_requests=keep_requests,
         )
-        self._next_key = max(self._snapshot.keys.values(), default=-1) + 1
         self._new_locks()
         reset_after_fork(self)
 
@@ -274,9 +273,8 @@ class ToolIndex:
         with self._writing:
             known = self._snapshot.documents
             current = [row for row, doc in enumerate(documents) if known.get(doc.id) == doc]
-            keys = {documents[row].id: self._next_key + n for n, row in enumerate(current)}
-            self._next_key += len(current)
-            self._snapshot = self._snapshot.with_rows(keys, rows[current], probes)
+            ids = [documents[row].id for row in current]
+            self._snapshot = self._snapshot.with_rows(ids, rows[current], probes)
 
     def _new_locks(self) -> None:
         self._writing = threading.Lock()
