@@ -19,8 +19,13 @@ def lexical_text(document: ToolDocument, *, with_server: bool = True) -> str:
 
 
 def _beyond_toolrag(document: ToolDocument) -> tuple[str, ...]:
-    """What ToolRAG's own text does not have."""
-    return (document.title, document.hint, *document.values, *document.parameter_descriptions)
+    """What ToolRAG's own text does not have.
+
+    What is said of parameters counts a word once: five hundred described alike would drown the
+    tool's own words, and bring it up for theirs.
+    """
+    said = " ".join(document.parameter_descriptions).split()
+    return (document.title, document.hint, *document.values, *dict.fromkeys(said))
 
 
 def view_texts(document: ToolDocument, options: IndexOptions) -> list[tuple[str, float]]:

@@ -2,18 +2,15 @@
 
     python -m tests.benchmark.scoring [--tools 1000 10000 100000] [--queries 200]
 
-The catalogue is made up: services, each with verbs and objects, so that every tool has siblings
-that share words with it. The model costs nothing: its vectors are random, of dimension 384. Times
-are milliseconds of one process; run it with OMP_NUM_THREADS=1 to have them of one thread. The
-yardstick, `rank_bm25`, is that library's own scoring of the same terms, which is but one part of
-what `evidence` does.
+The catalogue is made up (see `catalogue`). The model costs nothing: its vectors are random, of
+dimension 384. Times are milliseconds of one process; run it with OMP_NUM_THREADS=1 to have them of
+one thread. The yardstick, `rank_bm25`, is that library's own scoring of the same terms, which is
+but one part of what `evidence` does.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
-import random
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -29,80 +26,12 @@ from langchain_toolrag.index.analysis import query_terms, terms
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.texts import lexical_text
 from langchain_toolrag.index.tool_index import ToolIndex
+from tests.benchmark.catalogue import made_up_requests, made_up_tools
 
 DIM = 384
 THREADS = 16
 YARDSTICK_QUERIES = 20
 CHANGES = 20
-STEMS = "acme north blue river cloud star data work health market travel school bank energy media"
-VERBS = [
-    "create",
-    "list",
-    "get",
-    "update",
-    "delete",
-    "search",
-    "export",
-    "archive",
-    "share",
-    "assign",
-    "approve",
-    "cancel",
-]
-OBJECTS = [
-    "invoice",
-    "customer",
-    "order",
-    "ticket",
-    "calendar",
-    "event",
-    "message",
-    "channel",
-    "file",
-    "folder",
-    "report",
-    "dashboard",
-    "contact",
-    "payment",
-    "refund",
-    "shipment",
-    "product",
-    "review",
-    "employee",
-    "contract",
-    "campaign",
-    "lead",
-    "deployment",
-    "server",
-    "database",
-    "backup",
-    "branch",
-    "issue",
-    "comment",
-    "playlist",
-    "recipe",
-    "booking",
-    "flight",
-    "patient",
-    "lesson",
-]
-DETAILS = (
-    "by its id",
-    "for the current user",
-    "with optional filters and paging",
-    "between two dates",
-    "and notify everybody concerned",
-    "in the given workspace",
-)
-FIELDS = ("id", "name", "status", "start", "end", "owner", "limit", "workspace", "tags", "note")
-REQUESTS = (
-    "{verb} the {object} of {service}",
-    "please {verb} a {object} for our customer and tell me when it is done",
-    "can you {verb} every {object} between Monday and Friday?",
-    "I need to {verb} the {object} that Anna sent yesterday",
-    "{service}: {verb} {object}",
-    "which {object} is late, and who owns it",
-)
 
 
 class CostlessEmbeddings(Embeddings):
@@ -184,48 +113,6 @@ def threads_agree(rag, requests) -> bool:
     with ThreadPoolExecutor(THREADS) as pool:
         found = list(pool.map(lambda request: rag.select(request).ids, requests))
     return found == expected
-
-
-def made_up_tools(count: int) -> list[dict]:
-    chooser = random.Random(0)
-    stems = STEMS.split()
-    services = (f"{a}{b}" for n in itertools.count() for a in stems for b in (*stems, f"{n}"))
-    kinds = ((s, v, o) for s in services for o in OBJECTS[: chooser.randint(4, 35)] for v in VERBS)
-    return [_tool(chooser, *kind) for kind in itertools.islice(_distinct(kinds), count)]
-
-
-def _distinct(kinds):
-    seen = set()
-    for kind in kinds:
-        if kind not in seen:
-            seen.add(kind)
-            yield kind
-
-
-def _tool(chooser, service: str, verb: str, object_: str) -> dict:
-    fields = chooser.sample(FIELDS, chooser.randint(1, 6))
-    properties = {
-        field: {"type": "string", "description": f"The {field} of the {object_}."}
-        for field in fields
-    }
-    return {
-        "name": f"{service}_{verb}_{object_}",
-        "description": f"{verb.capitalize()} a {object_} in {service} {chooser.choice(DETAILS)}.",
-        "parameters": {"type": "object", "properties": properties},
-    }
-
-
-def made_up_requests(count: int) -> list[str]:
-    chooser = random.Random(1)
-    stems = STEMS.split()
-    return [
-        chooser.choice(REQUESTS).format(
-            verb=chooser.choice(VERBS),
-            object=chooser.choice(OBJECTS),
-            service=chooser.choice(stems) + chooser.choice(stems),
-        )
-        for _ in range(count)
-    ]
 
 
 def timed(call):
