@@ -8,6 +8,7 @@
     ├── SourceError           (ValueError)   a file or module that tools cannot be read from
     ├── EmbeddingError        (RuntimeError) a model that will not load, or vectors that are wrong
     │   ├── AdapterError                     an adapter that cannot be read, or is another model's
+    │   ├── StillLoadingError                the model is being loaded in the background
     │   ├── BrokenExportError                a folder that holds no whole export of a model
     │   └── NotExportableError               a model that onnxruntime cannot run
     └── StaleIndexError       (ValueError)   a saved index that does not fit what it is loaded with
@@ -142,6 +143,22 @@ class AdapterError(EmbeddingError):
     def __init__(self, adapter: object, problem: str) -> None:
         self.adapter = adapter
         super().__init__(f"the adapter {adapter}: {problem}")
+
+
+class StillLoadingError(EmbeddingError):
+    """The model is being loaded, or tools embedded, in the background.
+
+    Args:
+        pending: How many tools have no vector yet.
+
+    Attributes:
+        pending: How many tools have no vector yet.
+    """
+
+    def __init__(self, pending: int) -> None:
+        self.pending = pending
+        waiting = f" and {pending} tools have no vector yet" if pending else ""
+        super().__init__(f"the embedding model is being loaded{waiting}")
 
 
 class StaleIndexError(ToolRAGError, ValueError):

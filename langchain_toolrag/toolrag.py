@@ -60,6 +60,9 @@ class ToolRAG(IndexedTools):
         options: How tools are selected.
         cache_dir: A folder that keeps the vectors of tools from process to process: what was
             embedded once is not embedded again. None for none.
+        background: Whether to load the model and embed tools in the background, from the first
+            search on: until that is done words and names answer, and selections say so in
+            `degraded`.
         on_duplicate: What to do with two tools of one name: `"raise"`, or `"prefix"` to bind
             them under `<server>_<name>`.
         debounce_ms: How long `reindex` waits for further calls, in milliseconds.
@@ -80,12 +83,19 @@ class ToolRAG(IndexedTools):
         index_options: IndexOptions | None = None,
         options: SelectionOptions | None = None,
         cache_dir: str | Path | None = None,
+        background: bool = False,
         on_duplicate: OnDuplicate = "raise",
         debounce_ms: int = 100,
     ) -> None:
         self.options = options or SelectionOptions()
-        fitting = _fitting_index(index, embeddings, index_options, cache_dir, self.options)
-        super().__init__(fitting, on_duplicate=on_duplicate, debounce_ms=debounce_ms)
+        if index is None:
+            index = _new_index(embeddings, index_options, cache_dir, background, self.options)
+        elif (embeddings, index_options, cache_dir, background) != (None, None, None, False):
+            raise ValueError(
+                "an index brings its own embeddings, options, cache and background: give it alone"
+            )
+        _check_index(index, self.options)
+        super().__init__(index, on_duplicate=on_duplicate, debounce_ms=debounce_ms)
         if tools is not None:
             self.refresh(tools)
             self.known_ids(self.options.always_include, where="always_include")
@@ -356,24 +366,22 @@ def _model(embeddings: Embeddings | str | None, options: SelectionOptions) -> Em
     return as_embeddings(embeddings)
 
 
-def _fitting_index(
-    index: Index | None,
+def _new_index(
     embeddings: Embeddings | str | None,
     index_options: IndexOptions | None,
     cache_dir: str | Path | None,
+    background: bool,
     options: SelectionOptions,
-) -> Index:
-    """Return the index to use; ToolRAG's algorithm needs ToolRAG's index and model."""
-    if index is not None and (embeddings, index_options, cache_dir) != (None, None, None):
-        raise ValueError("an index brings its own embeddings, options and cache: give it alone")
-    classic = options.algorithm == "classic"
-    if index is None:
-        wanted = index_options or (IndexOptions.classic() if classic else IndexOptions())
-        model = _model(embeddings, options)
-        cache = cache_in(cache_dir, model) if cache_dir is not None else None
-        index = ToolIndex(model, options=wanted, cache=cache)
-    if classic and index.options != IndexOptions.classic():
+) -> ToolIndex:
+    own = IndexOptions.classic() if options.algorithm == "classic" else IndexOptions()
+    model = _model(embeddings, options)
+    cache = cache_in(cache_dir, model) if cache_dir is not None else None
+    return ToolIndex(model, options=index_options or own, cache=cache, background=background)
+
+
+def _check_index(index: Index, options: SelectionOptions) -> None:
+    """Refuse what ToolRAG's algorithm is not made for."""
+    if options.algorithm == "classic" and index.options != IndexOptions.classic():
         raise ValueError(
             f"SelectionOptions.classic() needs IndexOptions.classic(), found {index.options}"
         )
-    return index

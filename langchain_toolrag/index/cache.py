@@ -45,18 +45,42 @@ class KnownVectors(Protocol):
 
 
 class VectorMemory:
-    """Vectors by opaque keys, all of one model, for the life of the process."""
+    """Vectors by opaque keys, all of one model, for the life of the process; safe under threads.
 
-    def __init__(self) -> None:
+    Args:
+        most: How many are kept, those used last; None for all.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
         self._known: dict[bytes, Vector] = {}
+        self.after_fork()
+        reset_after_fork(self)
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Vector]:
         """Return the vectors that are known, in the order of the keys."""
-        return {key: self._known[key] for key in keys if key in self._known}
+        with self._lock:
+            found = {key: self._known[key] for key in keys if key in self._known}
+            if self._most is not None:
+                self._used(found)
+        return found
 
     def put(self, vectors: Mapping[bytes, Vector]) -> None:
         """Keep vectors; of two of one key the last counts."""
-        self._known.update(vectors)
+        with self._lock:
+            self._used(vectors)
+            while self._most is not None and len(self._known) > self._most:
+                del self._known[next(iter(self._known))]
+
+    def after_fork(self) -> None:
+        """Forget a lock that a thread of the parent may hold."""
+        self._lock = threading.Lock()
+
+    def _used(self, vectors: Mapping[bytes, Vector]) -> None:
+        """Put vectors at the end: what stands in front is the first to go."""
+        for key, vector in vectors.items():
+            self._known.pop(key, None)
+            self._known[key] = vector
 
 
 class VectorCache:

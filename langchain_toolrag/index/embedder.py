@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.errors import EmbeddingError
-from langchain_toolrag.index.cache import KnownVectors, text_key
+from langchain_toolrag.index.cache import KnownVectors, VectorMemory, text_key
 from langchain_toolrag.index.embedding import MiniLMEmbeddings, model_name, unit_vectors
 from langchain_toolrag.index.heads import HeadedEmbeddings
 from langchain_toolrag.types import Vector
@@ -18,6 +18,7 @@ from langchain_toolrag.types import Vector
 logger = logging.getLogger(__name__)
 
 _BATCH = 64
+_RECENT = 256  # Requests: the steps of a turn, the turns of a few conversations.
 _LAST_LATIN = "\u024f"
 _FIRST_REST_SECONDS = 1.0
 _LONGEST_REST_SECONDS = 60.0
@@ -53,6 +54,7 @@ class Embedder:
         self.dim = dim
         self._cache = cache
         self._keeps_requests = keep_requests
+        self._recent = VectorMemory(_RECENT)
         self._failure: EmbeddingError | None = None
         self._failures = 0
         self._rested_at = 0.0
@@ -67,6 +69,20 @@ class Embedder:
     def failure(self) -> str:
         """Why the model failed the last time; empty if it did not."""
         return str(self._failure) if self._failure else ""
+
+    def load(self) -> None:
+        """Load the model now rather than at the first text.
+
+        Raises:
+            EmbeddingError: If it cannot be loaded, or rests after it could not be.
+        """
+        base = self._base
+        if isinstance(base, MiniLMEmbeddings) and not base.loaded:
+            self.raise_if_resting()
+            try:
+                base.load()
+            except Exception as error:
+                raise self._failed(error) from error
 
     def knows(self, text: str) -> bool:
         """Return whether the model knows the script of a text; only of MiniLM is it known."""
@@ -129,7 +145,7 @@ class Embedder:
         known = self._cached_request(text)
         if known is not None:
             return known
-        self._raise_if_resting()
+        self.raise_if_resting()
         try:
             raw = self.embeddings.embed_query(text)
         # A model may raise anything: it may be a server on the other side of the world.
@@ -142,7 +158,7 @@ class Embedder:
         known = self._cached_request(text)
         if known is not None:
             return known
-        self._raise_if_resting()
+        self.raise_if_resting()
         try:
             raw = await self.embeddings.aembed_query(text)
         except Exception as error:
@@ -163,10 +179,14 @@ class Embedder:
         return text_key(text if self._is_symmetric else f"request\0{text}")
 
     def _cached_request(self, text: str) -> Vector | None:
-        return self._cached({text: self._request_key(text)}).get(text)
+        key = self._request_key(text)
+        recent = self._recent.get([key]).get(key)
+        return self._cached({text: key}).get(text) if recent is None else recent
 
     def _made(self, text: str, raw: Any) -> Vector:
         vector: Vector = self._worked(lambda: self._checked([raw], 1)[0])
+        if vector.any():
+            self._recent.put({self._request_key(text): vector})
         if self._keeps_requests:
             self._keep({self._request_key(text): vector})
         return vector
@@ -195,7 +215,7 @@ class Embedder:
             self._cache = None
 
     def _batch(self, batch: list[str]) -> dict[str, Vector]:
-        self._raise_if_resting()
+        self.raise_if_resting()
         try:
             raw = self.embeddings.embed_documents(batch)
         except Exception as error:
@@ -228,6 +248,7 @@ class Embedder:
         self._failure = EmbeddingError(text)
         return self._failure
 
-    def _raise_if_resting(self) -> None:
+    def raise_if_resting(self) -> None:
+        """Raise the EmbeddingError of the last failure, if that was a short while ago."""
         if self._failure is not None and time.monotonic() < self._rested_at:
             raise EmbeddingError(str(self._failure))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
+from langchain_toolrag.errors import EmbeddingError, StillLoadingError
 from langchain_toolrag.fork import reset_after_fork
 from langchain_toolrag.index.cache import KnownVectors
 from langchain_toolrag.index.contract import CANDIDATES
@@ -31,6 +33,8 @@ from langchain_toolrag.types import (
     Vectors,
 )
 
+logger = logging.getLogger(__name__)
+
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many tools have vectors now and how many were to get them."""
 
@@ -50,6 +54,9 @@ class ToolIndex:
         snapshot: A state to start from; its rows must be of the same model and options.
         cache: Vectors the model made before, see `vector_space.cache_in`; None for none.
         keep_requests: Whether it is given those of requests too, not of tools alone.
+        background: Whether the model is loaded, and tools are embedded, by a thread of its own,
+            from the first search on that needs them; until it is done, such a search raises a
+            StillLoadingError rather than wait.
     """
 
     def __init__(
@@ -60,6 +67,7 @@ class ToolIndex:
         snapshot: Snapshot | None = None,
         cache: KnownVectors | None = None,
         keep_requests: bool = False,
+        background: bool = False,
     ) -> None:
         self._snapshot = snapshot or Snapshot(options or IndexOptions())
         dense = self._snapshot.dense
@@ -69,6 +77,8 @@ class ToolIndex:
             cache=cache,
             keep_requests=keep_requests,
         )
+        self._in_background = background
+        self._loader: threading.Thread | None = None
         self._new_locks()
         reset_after_fork(self)
 
@@ -204,6 +214,7 @@ class ToolIndex:
         parsed = parse_query(query)
         vector = None
         if dense and self._snapshot.documents:
+            self._refuse_to_wait()
             self.embed()
             vector = self.embedder.query(parsed.text)
         return self._answer(parsed, vector, candidate_k, filter)
@@ -233,6 +244,7 @@ class ToolIndex:
         parsed = parse_query(query)
         vector = None
         if dense and self._snapshot.documents:
+            self._refuse_to_wait()
             if self._snapshot.pending:
                 await asyncio.to_thread(self.embed)
             vector = await self.embedder.aquery(parsed.text)
@@ -276,6 +288,27 @@ class ToolIndex:
             ids = [documents[row].id for row in current]
             self._snapshot = self._snapshot.with_rows(ids, rows[current], probes)
 
+    def _refuse_to_wait(self) -> None:
+        """In the background, have a thread make ready what is not, and raise meanwhile."""
+        if not self._in_background or (self.ready and self.indexed):
+            return
+        self.embedder.raise_if_resting()
+        pending = len(self._snapshot.pending)
+        with self._starting:
+            if self._loader is None or not self._loader.is_alive():
+                self._loader = threading.Thread(target=self._load, name="toolrag", daemon=True)
+                self._loader.start()
+        raise StillLoadingError(pending)
+
+    def _load(self) -> None:
+        try:
+            self.embedder.load()
+            self.embed()
+        except EmbeddingError as error:
+            logger.warning("words and names answer alone for now: %s", error)
+
     def _new_locks(self) -> None:
+        self._loader = None
+        self._starting = threading.Lock()
         self._writing = threading.Lock()
         self._embedding = threading.Lock()

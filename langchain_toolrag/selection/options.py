@@ -54,7 +54,7 @@ class SelectionOptions:
     """
 
     k: int | None = None
-    completeness: float = 0.75
+    completeness: float = 0.8
     margin: float | None = None
     max_k: int = 10
     min_k: int = 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from langchain_toolrag.catalogue.catalogue import approximate_tokens
-from langchain_toolrag.errors import EmbeddingError
+from langchain_toolrag.errors import EmbeddingError, StillLoadingError
 from langchain_toolrag.search.rankings import Question
 from langchain_toolrag.selection import fresh
 from langchain_toolrag.selection.bindable import Bindable, tool_name
@@ -170,7 +170,7 @@ def _search(
     except EmbeddingError as error:
         if options.on_error == "raise":
             raise
-        failure = str(error)
+        failure = _failure(error)
     if options.on_error == "previous" and state.bound:
         return _remembered(state), _degraded("previous", failure)
     if options.on_error == "all":
@@ -179,9 +179,13 @@ def _search(
     return by_words, _degraded("lexical", failure)
 
 
+def _failure(error: EmbeddingError) -> str:
+    return f"{error}" if isinstance(error, StillLoadingError) else f"embedding failed: {error}"
+
+
 def _degraded(instead: str, failure: str) -> str:
-    logger.debug("embedding failed, %s instead: %s", instead, failure)
-    return f"embedding failed ({instead} instead): {failure}"
+    logger.debug("%s instead: %s", instead, failure)
+    return f"{instead} instead: {failure}"
 
 
 def _claims(

@@ -1,4 +1,4 @@
-"""A made-up catalogue with requests for it, and tools' vectors that take no time to make.
+"""A made-up catalogue, requests for it, and made-up vectors of its tools.
 
 The catalogue is services, each with verbs and objects, so that every tool has siblings that share
 words with it.
@@ -9,12 +9,15 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 import zlib
 from pathlib import Path
 
 import numpy as np
+from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.index.embedding import MiniLMEmbeddings
+from langchain_toolrag.index.probes import PROBES
 
 STEMS = "acme north blue river cloud star data work health market travel school bank energy media"
 VERBS = [
@@ -86,47 +89,81 @@ REQUESTS = (
     "which {object} is late, and who owns it",
 )
 ONE_PART = (
-    "{verb} the {object} that Anna sent us yesterday",
-    "could you {verb} the {object} of our newest customer in Lisbon",
-    "I would like to {verb} a {object} for the sales team",
+    "{verb} the {object} of {service}",
+    "{verb} a {object} for Anna today",
+    "{verb} the {object} that {name} sent us yesterday",
+    "could you please {verb} the {object} of our customer {name} in Lisbon",
+    "I would like to {verb} a {object} for {name}",
     "{verb} every {object} older than three weeks in {service}",
-    "where can I see the {object} we made last Friday",
+    "where can I see the {object} {name} made last Friday",
     "how many {object} entries does {service} hold for this month",
-    "please {verb} my {object} before the meeting starts at nine",
-    "who changed the status of {object} number 4711 this morning",
-    "we need to {verb} the {object} with the red label",
-    "show me whether the {object} from Monday is still open",
+    "please {verb} my {object} before the meeting with {name} at nine",
+    "who changed the status of {object} number {number} this morning",
+    "we need to {verb} the {object} with the label {number}",
+    "show me whether the {object} from {name} is still open",
 )
+"""Requests of 5 to 12 words that ask for one thing."""
 SEVERAL_PARTS = (
-    "{verb} the {object} of our newest customer and then {other} the {second} for Anna",
+    "{verb} the {object} of our newest customer and then {other} the {second} for {name}",
     "please {verb} my {object}. After that {other} every {second} in {service}.",
-    "find the {object} we made last Friday, then {other} the {second} and tell me the result",
-    "{verb} a {object} for the sales team; also {other} the {second} from Monday",
+    "find the {object} {name} made last Friday, then {other} the {second} and tell me the result",
+    "{verb} {object} {number} for the sales team; also {other} the {second} from Monday",
 )
+NAMES = "Maria Otto Priya Ahmed Chen Olga Diego Fatima Lars Yuki Amara Noah Ines Tom Zoe Ravi"
 
 
 class MadeUpToolVectors(MiniLMEmbeddings):
-    """Embeds requests as MiniLM does, and tools by chance: the same text, the same vector.
+    """Embeds requests as MiniLM does, and a tool by the sum of its words, each embedded once.
 
-    The vectors are spread about their mean as those of real tools are. They must not get into a
-    cache that is kept: it would take them for MiniLM's.
-
-    Args:
-        sample: Texts of tools to learn the spread from.
+    Vectors by chance would be no stand-in: no request would look like one that a tool serves, and
+    short ones would bind nothing. These must not get into a cache that is kept: it would take them
+    for MiniLM's.
     """
 
-    def __init__(self, sample):
+    def __init__(self):
         super().__init__()
-        real = self._encode(sample)
-        self._mean, self._deviation = real.mean(axis=0), real.std(axis=0)
+        self.words, self.vectors = {}, np.zeros((0, 384), np.float32)
 
     def embed_documents(self, texts):
-        vectors = np.array([self._noise(text) for text in texts]) * self._deviation + self._mean
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        if set(texts) <= set(PROBES):  # They are requests.
+            return self._encode(texts)
+        split = [set(re.split(r"[\W_]+", text.lower())) for text in texts]
+        new = set(itertools.chain.from_iterable(split)) - self.words.keys()
+        if new:
+            self.words.update(zip(sorted(new), itertools.count(len(self.words)), strict=False))
+            self.vectors = np.concatenate((self.vectors, self._encode(sorted(new))))
+        sums = [self.vectors[[self.words[word] for word in words]].sum(axis=0) for words in split]
+        return np.array(sums) / np.linalg.norm(sums, axis=1, keepdims=True)
 
-    def _noise(self, text):
-        seed = zlib.crc32(text.encode("utf-8", "replace"))
-        return np.random.default_rng(seed).standard_normal(len(self._mean), np.float32)
+
+class TorchQueries(Embeddings):
+    """Requests by sentence-transformers, tools by chance: what the rivals embed with."""
+
+    dimension = 384
+
+    def __init__(self, network, made_up):
+        self.network, self.made_up, self.indexing = network, made_up, True
+
+    def embed_documents(self, texts):
+        return self.made_up.embed_documents(texts).tolist()
+
+    def embed_query(self, text):
+        return self.network.encode(
+            text, normalize_embeddings=True, show_progress_bar=False
+        ).tolist()
+
+    def embed(self, text):
+        """Embed for dynamic-tools, which does not tell tools from requests."""
+        return self.embed_documents([text])[0] if self.indexing else self.embed_query(text)
+
+
+class HashedWords:
+    """Stands for dynamic-tools' SPLADE, a second model, at no cost."""
+
+    def embed_query(self, text):
+        return {zlib.crc32(word.encode()) % 30_000: 1.0 for word in text.lower().split()}
+
+    embed_document = embed_query
 
 
 def made_up_tools(count: int) -> list[dict]:
@@ -172,18 +209,17 @@ def made_up_requests(count: int) -> list[str]:
 
 
 def requests_like(templates, count: int) -> list[str]:
-    """Return requests made of templates, such as `ONE_PART`, each in its turn."""
-    chooser = random.Random(2)
-    stems = STEMS.split()
-    requests = []
-    for template in itertools.islice(itertools.cycle(templates), count):
-        verb, other = chooser.sample(VERBS, 2)
-        first, second = chooser.sample(OBJECTS, 2)
+    """Return distinct requests made of templates, each in its turn: a repeat is not embedded."""
+    chooser, stems, names = random.Random(2), STEMS.split(), NAMES.split()
+    requests: dict[str, None] = {}
+    for template in itertools.cycle(templates):
+        (verb, other), (first, second) = chooser.sample(VERBS, 2), chooser.sample(OBJECTS, 2)
+        words = {"verb": verb, "other": other, "object": first, "second": second}
+        words |= {"name": chooser.choice(names), "number": chooser.randint(1000, 9999)}
         service = chooser.choice(stems) + chooser.choice(stems)
-        requests.append(
-            template.format(verb=verb, other=other, object=first, second=second, service=service)
-        )
-    return requests
+        requests[template.format(service=service, **words)] = None
+        if len(requests) == count:
+            return list(requests)
 
 
 def tools_of(directories: list[Path]) -> list[dict]:

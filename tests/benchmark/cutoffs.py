@@ -229,6 +229,23 @@ def print_curves(title, curves):
         print(f"  {'all':>12} " + "".join(f"{each.complete:7.3f}" for each in points))
 
 
+def overall(sets):
+    """Return the curves of one setting for all sets: the means of what it comes to in each."""
+    rules = RULES.keys() & set.intersection(*(set(curves) for curves in sets.values()))
+    return {
+        rule: [
+            Point(
+                at_setting[0].setting,
+                float(np.mean([each.tools for each in at_setting])),
+                float(np.mean([each.complete for each in at_setting])),
+            )
+            for at_setting in zip(*(curves[rule] for curves in sets.values()), strict=True)
+        ]
+        for rule in RULES
+        if rule in rules
+    }
+
+
 def print_equal(sets, counts):
     """Print completeness at the same mean number of tools, and the mean gain on a fixed count."""
     print("\nshare of queries with all needed tools, at so many tools a query")
@@ -315,6 +332,8 @@ def main():
         curves[name][LEFT_OUT] = left_out_curve(rankings[name], numbers)
     for title, each in (curves | in_play).items():
         print_curves(title, each)
+    print_curves("one setting for all sets, means over the sets", overall(curves))
+    print_equal({"one setting": overall(curves)}, EQUAL)
     print_equal(curves, EQUAL)
     if in_play:
         print_equal(in_play, EQUAL_PLAYED)

@@ -211,7 +211,7 @@ class TestConstruction:
         ids=["embeddings", "options", "cache"],
     )
     def test_an_index_brings_its_own_embeddings_options_and_cache(self, tools, extra):
-        message = "an index brings its own embeddings, options and cache: give it alone"
+        message = "an index brings its own embeddings, options, cache and background: give it alone"
         with pytest.raises(ValueError, match=message):
             ToolRAG(tools, index=ToolIndex(HashingEmbeddings()), **extra)
 

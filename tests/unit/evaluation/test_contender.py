@@ -56,7 +56,10 @@ def test_a_file_may_describe_toolrags_algorithm(described):
             {"select": {}},
             r"'select' is no key; known: selection, index, adapter. Did you mean 'selection'",
         ),
-        ({"selection": {"margn": 1}}, r"'margn' is no field of 'selection'; known: k, margin, .*"),
+        (
+            {"selection": {"margn": 1}},
+            r"'margn' is no field of 'selection'; known: k, completeness, .*",
+        ),
         ({"index": {"ful": 1}}, r"'ful' is no field of 'index'; known: full, .* mean 'full'\?"),
         ({"selection": {"k": "5"}}, r"in 'selection', 'k': input should be a valid integer"),
         ({"selection": {"k": 0}}, r"in 'selection', k is 0; wanted at least 1"),

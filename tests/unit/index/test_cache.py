@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
 from langchain_toolrag.index import cache as cache_module
-from langchain_toolrag.index.cache import VectorCache, text_key
+from langchain_toolrag.index.cache import VectorCache, VectorMemory, text_key
 from langchain_toolrag.index.cache_files import Table, pack
 from langchain_toolrag.index.journal import JournalFile
 
@@ -668,3 +668,26 @@ def test_threads_may_share_a_cache(tmp_path, cache, caplog, monkeypatch):
     assert same(cache.get([*wanted]), wanted)
     assert same(VectorCache(tmp_path, SPACE).get([*wanted]), wanted)
     assert len(VectorCache(tmp_path, SPACE)) == 150
+
+
+class TestMemory:
+    def vectors(self, *names):
+        return {name.encode(): np.full(2, ord(name), np.float32) for name in names}
+
+    def test_everything_is_kept_where_no_limit_is_given(self):
+        memory = VectorMemory()
+        memory.put(self.vectors(*"abc"))
+        assert list(memory.get([b"c", b"x", b"a"])) == [b"c", b"a"]
+
+    def test_what_was_used_longest_ago_goes_first(self):
+        memory = VectorMemory(2)
+        memory.put(self.vectors("a", "b"))
+        memory.get([b"a"])
+        memory.put(self.vectors("c"))
+        assert list(memory.get([b"a", b"b", b"c"])) == [b"a", b"c"]
+
+    def test_of_two_vectors_of_one_key_the_last_counts(self):
+        memory = VectorMemory(2)
+        memory.put({b"a": np.zeros(2, np.float32)})
+        memory.put(self.vectors("a"))
+        assert memory.get([b"a"])[b"a"][0] == ord("a")

@@ -174,7 +174,7 @@ def test_a_success_ends_the_row_of_failures(clock):
             assert broken
     model.broken = True
     with pytest.raises(EmbeddingError):
-        embedder.query("a")
+        embedder.query("b")
     model.broken = False
     clock.now += 1.1
     embedder.query("a")

@@ -327,7 +327,7 @@ class TestIndexes:
         assert str(tmp_path / "file" / "cache") in record.message
 
     def test_an_index_brings_its_own_cache(self, tmp_path):
-        with pytest.raises(ValueError, match="an index brings its own embeddings, options and"):
+        with pytest.raises(ValueError, match="an index brings its own embeddings"):
             ToolRAG(index=ToolIndex(HashingEmbeddings()), cache_dir=tmp_path)
 
     def test_without_a_folder_nothing_is_cached_and_nothing_said(self, tmp_path, caplog):

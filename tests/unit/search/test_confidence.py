@@ -95,7 +95,7 @@ OWN = {
     "what will the weather be like next week": "weather/get_forecast",
     "put a meeting with Ann in my calendar": "calendar/create_calendar_event",
     "write an email to my landlord": "mail/send_email",
-    "show the open issues of the repository": "github/list_issues",
+    "list the issues of the repository": "github/list_issues",
     "play some song by Adele": "music/play_song",
     "how many dollars is one euro, exchange rate": "bank/get_exchange_rate",
 }

@@ -47,7 +47,7 @@ def test_a_misspelt_option_is_refused():
 def test_the_defaults_are_those_of_the_design():
     options = SelectionOptions()
     assert (options.k, options.max_k, options.min_k, options.max_tools) == (None, 10, 1, 24)
-    assert (options.completeness, options.margin) == (0.75, None)
+    assert (options.completeness, options.margin) == (0.8, None)
     assert (options.semantic_limit, options.text_search_limit, options.sticky_window) == (5, 3, 3)
     assert (options.vague_words, options.vague_score) == (6, 0.4)
     assert options.similarity_threshold == 0.25
