@@ -1,4 +1,4 @@
-"""A made-up catalogue, requests for it, and made-up vectors of its tools.
+"""A made-up catalogue, requests for it, vectors of its tools, and others that select from it.
 
 The catalogue is services, each with verbs and objects, so that every tool has siblings that share
 words with it.
@@ -6,6 +6,7 @@ words with it.
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
 import random
@@ -15,6 +16,8 @@ from pathlib import Path
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import StructuredTool
 
 from langchain_toolrag.index.embedding import MiniLMEmbeddings
 from langchain_toolrag.index.probes import PROBES
@@ -110,6 +113,7 @@ SEVERAL_PARTS = (
     "{verb} {object} {number} for the sales team; also {other} the {second} from Monday",
 )
 NAMES = "Maria Otto Priya Ahmed Chen Olga Diego Fatima Lars Yuki Amara Noah Ines Tom Zoe Ravi"
+CLASSIC = "classic path"
 
 
 class MadeUpToolVectors(MiniLMEmbeddings):
@@ -227,3 +231,59 @@ def tools_of(directories: list[Path]) -> list[dict]:
     paths = [directory / "tools.jsonl" for directory in directories]
     tools = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
     return list({tool["id"]: tool for tool in tools}.values())
+
+
+def classic(documents, torch):
+    """ToolRAG's two searches by the usual libraries: the five best by meaning, three by words."""
+    import faiss
+    from rank_bm25 import BM25Okapi
+
+    index = faiss.IndexFlatIP(torch.dimension)
+    texts = [document.text(with_server=False) for document in documents]
+    index.add(np.asarray(torch.made_up.embed_documents(texts), np.float32))
+    bm25 = BM25Okapi([text.lower().split() for text in texts])
+
+    def by_words(request):
+        return bm25.get_scores(request.lower().split())
+
+    def select(request):
+        _, rows = index.search(np.array([torch.embed_query(request)], np.float32), 5)
+        return {*rows[0], *np.argsort(by_words(request))[-3:]}
+
+    return {CLASSIC: select, "rank_bm25": by_words}
+
+
+def bigtool(documents, torch):
+    """LangGraph's store, filled and asked as langgraph-bigtool does."""
+    from langgraph.store.base import PutOp
+    from langgraph.store.memory import InMemoryStore
+
+    fields = {"fields": ["description"], "dims": torch.dimension}
+    store = InMemoryStore(index={"embed": torch, **fields})
+    texts = {each.id: f"{each.name}: {each.description}" for each in documents}
+    store.batch([PutOp(("tools",), key, {"description": text}) for key, text in texts.items()])
+    return {"InMemoryStore": lambda request: store.search(("tools",), query=request, limit=2)}
+
+
+def dynamic_tools(documents, torch, folder):
+    """langchain-dynamic-tools-middleware, without its second model; nothing if not installed."""
+    installed = importlib.util.find_spec("langchain_dynamic_tools") is not None
+    if not installed or len(documents) > 1024:  # Its store refuses more at a time.
+        return {}
+    from langchain.agents.middleware import ModelRequest
+    from langchain_dynamic_tools import DynamicToolSelectorMiddleware
+
+    tools = [
+        StructuredTool.from_function(print, name=each.bound_name, description=each.text())
+        for each in documents
+    ]
+    middleware = DynamicToolSelectorMiddleware(
+        tools, path=f"{folder}/zvec", dense_embedder=torch, sparse_embedder=HashedWords()
+    )
+    torch.indexing = False
+
+    def select(request):
+        asked = ModelRequest(model=None, messages=[HumanMessage(request)], tools=tools)
+        return middleware.wrap_model_call(asked, lambda narrowed: narrowed)
+
+    return {"dynamic-tools": select}
