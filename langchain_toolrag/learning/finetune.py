@@ -40,6 +40,9 @@ class Finetuned:
     def write(self, path: Path) -> None:
         """Write the adapter; there must be one.
 
+        Args:
+            path: The file.
+
         Raises:
             SourceError: If the file cannot be written.
         """
