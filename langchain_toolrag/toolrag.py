@@ -12,7 +12,7 @@ from typing_extensions import Self
 
 from langchain_toolrag.catalogue.catalogue import OnDuplicate
 from langchain_toolrag.index.contract import Index
-from langchain_toolrag.index.embedding import MiniLMEmbeddings, as_embeddings
+from langchain_toolrag.index.embedding import PACKAGED_ADAPTER, as_embeddings
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.storage import load_index
 from langchain_toolrag.index.tool_index import ToolIndex
@@ -58,8 +58,8 @@ class ToolRAG(IndexedTools):
         index: An index to use instead of a new one; it brings its own embeddings and options.
         index_options: What is indexed of a tool; None for what `options` needs.
         options: How tools are selected.
-        cache_dir: A folder that keeps the vectors of tools from process to process: what was
-            embedded once is not embedded again. None for none.
+        cache_dir: A folder that keeps the vectors of tools, and the model as it is run, from
+            process to process: what was embedded once is not embedded again. None for none.
         background: Whether to load the model and embed tools in the background, from the first
             search on: until that is done words and names answer, and selections say so in
             `degraded`.
@@ -359,11 +359,14 @@ def _limit(k: int | None, default: int) -> int:
     return default if k is None else Cutoff(k=k).limit
 
 
-def _model(embeddings: Embeddings | str | None, options: SelectionOptions) -> Embeddings:
+def _model(
+    embeddings: Embeddings | str | None,
+    options: SelectionOptions,
+    cache_dir: str | Path | None = None,
+) -> Embeddings:
     """Return the model to embed with; ToolRAG's algorithm has no adapter of its own accord."""
-    if embeddings is None and options.algorithm == "classic":
-        return MiniLMEmbeddings(adapter=None)
-    return as_embeddings(embeddings)
+    adapter = None if options.algorithm == "classic" else PACKAGED_ADAPTER
+    return as_embeddings(embeddings, adapter=adapter, cache_dir=cache_dir)
 
 
 def _new_index(
@@ -374,7 +377,7 @@ def _new_index(
     options: SelectionOptions,
 ) -> ToolIndex:
     own = IndexOptions.classic() if options.algorithm == "classic" else IndexOptions()
-    model = _model(embeddings, options)
+    model = _model(embeddings, options, cache_dir)
     cache = cache_in(cache_dir, model) if cache_dir is not None else None
     return ToolIndex(model, options=index_options or own, cache=cache, background=background)
 

@@ -21,7 +21,7 @@ def _exports_of_its_own(tmp_path_factory):
     """The model is exported once for all tests, and not into the user's cache."""
     folder = tmp_path_factory.mktemp("exports")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(embedding, "default_exports", lambda: folder)
+        patched.setattr(embedding, "exports_in", lambda cache_dir: folder)
         yield
 
 

@@ -15,7 +15,7 @@ from langchain_toolrag.evaluation.contender import Contender, Way
 from langchain_toolrag.evaluation.labelled import LabelledQuery, LabelledSet
 from langchain_toolrag.evaluation.measures import Measures, Siblings, measure
 from langchain_toolrag.index.cache import KnownVectors, VectorMemory
-from langchain_toolrag.index.embedding import MiniLMEmbeddings, NoEmbeddings
+from langchain_toolrag.index.embedding import NoEmbeddings, as_embeddings
 from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.index.vector_space import cache_in
 from langchain_toolrag.search.request import parts_of, request_in
@@ -110,7 +110,7 @@ def models_for(contenders: Sequence[Contender], cache_dir: Path) -> dict[str, Mo
 
 
 def _model(adapter: str | None, cache_dir: Path) -> Model:
-    embeddings = MiniLMEmbeddings(adapter=adapter)
+    embeddings = as_embeddings(None, adapter=adapter, cache_dir=cache_dir)
     cache = cache_in(cache_dir, embeddings)
     return Model(embeddings) if cache is None else Model(embeddings, cache)
 

@@ -68,7 +68,7 @@ class MiniLMEmbeddings(Embeddings):
         self.model = model
         self.adapter = _adapter_for(model, adapter)
         self.precision: Precision = precision
-        self.exports = default_exports() if exports is None else Path(exports)
+        self.exports = exports_in(None) if exports is None else Path(exports)
         self._lock = threading.Lock()
         self._loaded: Encoder | None = None
         reset_after_fork(self)
@@ -167,11 +167,19 @@ class NoEmbeddings(Embeddings):
         raise EmbeddingError("there is no embedding model, as asked")
 
 
-def as_embeddings(embeddings: Embeddings | str | None) -> Embeddings:
+def as_embeddings(
+    embeddings: Embeddings | str | None,
+    *,
+    adapter: str | None = PACKAGED_ADAPTER,
+    cache_dir: str | Path | None = None,
+) -> Embeddings:
     """Return the model to embed with.
 
     Args:
         embeddings: A LangChain model, a hub name or folder, or None for the default.
+        adapter: As in MiniLMEmbeddings, for a model that is loaded here.
+        cache_dir: Where such a model is kept as it is run, in a folder of its own; None for the
+            user's cache.
 
     Returns:
         The model; a named one is loaded at its first use.
@@ -179,12 +187,11 @@ def as_embeddings(embeddings: Embeddings | str | None) -> Embeddings:
     Raises:
         TypeError: If it is none of these.
     """
-    if embeddings is None:
-        return MiniLMEmbeddings()
-    if isinstance(embeddings, str):
-        return MiniLMEmbeddings(embeddings)
     if isinstance(embeddings, Embeddings):
         return embeddings
+    if embeddings is None or isinstance(embeddings, str):
+        name = DEFAULT_MODEL if embeddings is None else embeddings
+        return MiniLMEmbeddings(name, adapter=adapter, exports=exports_in(cache_dir))
     raise TypeError(
         f"embeddings is a {type(embeddings).__name__}; give a langchain_core Embeddings, "
         "the name or folder of a sentence-transformers model, or None"
@@ -246,9 +253,10 @@ def _normalised(vectors: Vectors) -> Vectors:
     return scaled
 
 
-def default_exports() -> Path:
-    """Return the folder in the user's cache where models are kept as they are run."""
-    return Path.home() / ".cache" / "langchain-toolrag" / "models"
+def exports_in(cache_dir: str | Path | None) -> Path:
+    """Return the folder where models are kept as they are run; None for the user's cache."""
+    cache = Path.home() / ".cache" / "langchain-toolrag" if cache_dir is None else Path(cache_dir)
+    return cache / "models"
 
 
 def _adapter_for(model: str, adapter: str | Path | None) -> Adapter | None:

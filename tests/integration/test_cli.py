@@ -107,7 +107,7 @@ def test_lexical_search_loads_no_model(definitions, capsys, monkeypatch):
 def test_without_weights_and_hub_the_error_names_both_ways_out(
     definitions, vectors, capsys, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(embedding, "default_exports", lambda: tmp_path / "exports")
+    monkeypatch.setattr(embedding, "exports_in", lambda cache_dir: tmp_path / "exports")
     monkeypatch.setattr(weights, "packaged_weights", lambda: None)
     vectors.clear()
     assert cli.main(["select", "email", "--tools", str(definitions)]) == 1

@@ -34,7 +34,7 @@ def minilm():
 @pytest.fixture
 def loader(monkeypatch, tmp_path):
     """Stands in for sentence-transformers; loads only what is in `works`, and nothing exported."""
-    monkeypatch.setattr(embedding, "default_exports", lambda: tmp_path / "exports")
+    monkeypatch.setattr(embedding, "exports_in", lambda cache_dir: tmp_path / "exports")
     monkeypatch.setattr(encoder, "_exported", lambda network, *_: encoder.TorchEncoder(network))
     loader = SimpleNamespace(places=[], works=set())
 
