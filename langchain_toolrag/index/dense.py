@@ -12,11 +12,12 @@ here a new state shares the rows with the old one.
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,7 +28,11 @@ _MOST_SINGLE = 150_000  # More rows are kept in half precision: half the memory.
 _GROWTH = 1.5  # Of the memory, where it is full: a row is copied few times.
 _BLOCK = 256  # Half-precision rows scored by one call; few enough for FAISS's heap to be quick.
 
-_faiss: Any = faiss  # Its stubs know neither the kernels nor the scanners.
+
+@functools.cache
+def _faiss() -> Any:
+    """Import FAISS: a tenth of a second, which a search by words need not wait for."""
+    return importlib.import_module("faiss")  # Its stubs know neither the kernels nor the scanners.
 
 
 class _Memory:
@@ -199,8 +204,9 @@ def _products(rows: NDArray[np.floating[Any]], query: Vector) -> NDArray[np.floa
     if rows.dtype == np.float16:
         _score_halves(rows, wanted, products)
     else:
-        pointers = (_faiss.swig_ptr(array) for array in (products, wanted, rows))
-        _faiss.fvec_inner_products_ny(*pointers, rows.shape[1], len(rows))
+        faiss = _faiss()
+        pointers = (faiss.swig_ptr(array) for array in (products, wanted, rows))
+        faiss.fvec_inner_products_ny(*pointers, rows.shape[1], len(rows))
     return products
 
 
@@ -209,18 +215,19 @@ def _score_halves(rows: NDArray[Any], query: Vector, products: NDArray[np.float3
 
     Its scanner returns the best of what it reads; asked for as many as it reads, it returns all.
     """
-    quantizer = _faiss.ScalarQuantizer(rows.shape[1], _faiss.ScalarQuantizer.QT_fp16)
-    inner_product = _faiss.METRIC_INNER_PRODUCT
+    faiss = _faiss()
+    quantizer = faiss.ScalarQuantizer(rows.shape[1], faiss.ScalarQuantizer.QT_fp16)
+    inner_product = faiss.METRIC_INNER_PRODUCT
     scanner = quantizer.select_InvertedListScanner(inner_product, None, False, None)
-    scanner.set_query(_faiss.swig_ptr(query))
+    scanner.set_query(faiss.swig_ptr(query))
     codes = rows.view(np.uint8)
     places = np.arange(_BLOCK)
     scores, found = np.empty(_BLOCK, np.float32), np.empty(_BLOCK, np.int64)
-    pointers = [_faiss.swig_ptr(array) for array in (places, scores, found)]
+    pointers = [faiss.swig_ptr(array) for array in (places, scores, found)]
     for start in range(0, len(rows), _BLOCK):
         block = codes[start : start + _BLOCK]
         scores.fill(-np.inf)
         found.fill(-1)
-        scanner.scan_codes(len(block), _faiss.swig_ptr(block), *pointers, _BLOCK)
+        scanner.scan_codes(len(block), faiss.swig_ptr(block), *pointers, _BLOCK)
         filled = found >= 0
         products[start + found[filled]] = scores[filled]
