@@ -7,7 +7,7 @@ import inspect
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -26,6 +26,8 @@ from langchain_toolrag.errors import DuplicateToolError
 from langchain_toolrag.types import Tool, ToolDocument, ToolId, Tools
 
 logger = logging.getLogger(__name__)
+
+_DIGESTED = sorted(each.name for each in fields(ToolDocument) if each.compare)
 
 OnDuplicate: TypeAlias = Literal["raise", "prefix"]
 """What to do with two tools of one bound name: raise, or put the servers in front."""
@@ -254,8 +256,9 @@ def _runnable(bound: Tool, document: ToolDocument) -> BaseTool | None:
 def _digest(documents: Iterable[ToolDocument]) -> str:
     digest = hashlib.sha256()
     for document in documents:
-        fields = asdict(document) | {"tags": sorted(document.tags), "origin": ""}
-        digest.update(json.dumps(fields, sort_keys=True).encode())
+        content = {name: getattr(document, name) for name in _DIGESTED}
+        content["tags"] = sorted(document.tags)
+        digest.update(json.dumps(content).encode())
     return digest.hexdigest()[:16]
 
 

@@ -15,17 +15,22 @@ _INVISIBLE = re.compile(r"[\u00ad\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\ufeff]"
 # capital of an acronym (`HTTPServer` is HTTP + Server), unless that only has its plural or
 # version behind it (`listPRs`, `IPv4`).
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z])|v\d)[a-z])")
+_ASCII_SEPARATORS = {code: " " for code in range(128) if not chr(code).isalnum()}
 _PATH = re.compile(r"[./:]+")
 _HASH_LENGTH = 8
 
 
 def clean(text: str) -> str:
     """Return the text in Unicode form NFKC without zero-width characters."""
+    if text.isascii():
+        return text
     return _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
 
 
 def _separators_to_spaces(text: str) -> str:
     """Letters, digits and combining marks (Devanagari vowels) make words; the rest parts them."""
+    if text.isascii():
+        return text.translate(_ASCII_SEPARATORS)
     return "".join(
         char if char.isalnum() or unicodedata.category(char)[0] == "M" else " " for char in text
     )
@@ -38,7 +43,7 @@ def split_words(name: str) -> tuple[str, ...]:
     them: `getHTTPResponse` is `get, http, response`.
     """
     spaced = _separators_to_spaces(clean(name))
-    if not spaced.isascii() or any(char.isupper() for char in spaced):
+    if not spaced.isascii() or spaced != spaced.lower():
         spaced = " ".join(_CAMEL.sub(" ", part) for part in spaced.split())
     return tuple(spaced.lower().split())
 

@@ -181,7 +181,9 @@ class Embedder:
     def _cached_request(self, text: str) -> Vector | None:
         key = self._request_key(text)
         recent = self._recent.get([key]).get(key)
-        return self._cached({text: key}).get(text) if recent is None else recent
+        if recent is not None or not self._keeps_requests:
+            return recent
+        return self._cached({text: key}).get(text)
 
     def _made(self, text: str, raw: Any) -> Vector:
         vector: Vector = self._worked(lambda: self._checked([raw], 1)[0])

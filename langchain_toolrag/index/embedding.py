@@ -26,7 +26,7 @@ from langchain_toolrag.index.adapter import PACKAGED, Adapter, read_adapter
 from langchain_toolrag.index.encoder import Encoder, load_encoder
 from langchain_toolrag.index.onnx_encoder import Precision
 from langchain_toolrag.index.weights import DEFAULT_MODEL
-from langchain_toolrag.types import Vectors
+from langchain_toolrag.types import Vector, Vectors
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +34,7 @@ PACKAGED_ADAPTER = "packaged"
 """Stands for the adapter that comes with this package, trained on the default model."""
 
 _SMALLEST_NORM = 1e-6
+_NEARLY_UNIT = 1e-6
 
 
 class MiniLMEmbeddings(Embeddings):
@@ -242,7 +243,14 @@ def unit_vectors(raw: Sequence[Any], count: int, dim: int | None) -> Vectors:
     return _normalised(vectors)
 
 
+def _is_unit(vector: Vector) -> bool:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return abs(float(vector @ vector) - 1) < _NEARLY_UNIT
+
+
 def _normalised(vectors: Vectors) -> Vectors:
+    if len(vectors) == 1 and _is_unit(vectors[0]):
+        return vectors  # What follows would take as long as searching a thousand tools.
     finite = np.isfinite(vectors).all(axis=1, keepdims=True)
     safe = np.where(finite, vectors, 0.0)
     norms = np.linalg.norm(safe.astype(np.float64), axis=1, keepdims=True)  # float32 overflows.

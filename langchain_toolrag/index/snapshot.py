@@ -7,6 +7,7 @@ when more slots are empty than not, the documents are numbered anew.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress, count
@@ -297,10 +298,12 @@ class _Found:
 
     def dense_spread(self) -> tuple[float, float]:
         """Return mean and standard deviation of the dense scores; 0 without any."""
-        scores = self.dense[self.present]
+        scores = self.dense[self.present].astype(np.float64)
         if not len(scores):
             return 0.0, 0.0
-        return float(scores.mean(dtype=np.float64)), float(scores.std(dtype=np.float64))
+        mean = float(scores.sum()) / len(scores)
+        scores -= mean
+        return mean, math.sqrt(float(scores @ scores) / len(scores))
 
 
 def _without(slots: Mapping[ToolId, int], ids: Iterable[ToolId]) -> dict[ToolId, int]:

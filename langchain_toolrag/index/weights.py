@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.util
 import logging
 from pathlib import Path
 from typing import Any
+
+from langchain_toolrag.index.onnx_encoder import file_digest
 
 logger = logging.getLogger(__name__)
 
@@ -78,4 +79,4 @@ def _cached_weights(name: str) -> Path | None:
 @functools.lru_cache(maxsize=8)
 def _digest(weights: Path, size: int, changed: int) -> str:
     """A file of the same size and time of change is read once."""
-    return hashlib.sha256(weights.read_bytes()).hexdigest()
+    return file_digest(weights)

@@ -21,6 +21,7 @@ from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.selection.state import SelectionState, read_state
 from langchain_toolrag.types import (
     Evidence,
+    Hit,
     Messages,
     SelectedTool,
     Selection,
@@ -288,21 +289,19 @@ def _explained(
     selected: list[SelectedTool] = []
     for identity in order:
         document = bindable.catalogue.entries[identity].document
-        tool = SelectedTool(
-            identity, document.bound_name, document.description, reasons.get(identity, "kept")
+        reason, hit = reasons.get(identity, "kept"), hits.get(identity)
+        scores = () if hit is None else _scores(hit)
+        selected.append(
+            SelectedTool(identity, document.bound_name, document.description, reason, *scores)
         )
-        hit = hits.get(identity)
-        if hit is not None:
-            dense = tool.dense if hit.evidence.dense is None else hit.evidence.dense
-            tool = replace(
-                tool,
-                score=hit.score,
-                dense=dense,
-                lexical=hit.evidence.lexical,
-                keyword=hit.evidence.keyword,
-            )
-        selected.append(tool)
     return tuple(selected)
+
+
+def _scores(hit: Hit) -> tuple[float, float, float, float]:
+    """Return the scores of a SelectedTool, in its fields' order."""
+    found = hit.evidence
+    dense = math.nan if found.dense is None else found.dense
+    return hit.score, dense, found.lexical, found.keyword
 
 
 def _reasons(claims: Claims, found: Mapping[ToolId, Source]) -> dict[ToolId, Source]:

@@ -175,7 +175,7 @@ class TestRequests:
         assert minilm == ["mail?", "is it raining?"]
 
     def test_minilm_embeds_no_request_that_is_a_tools_text(self, tmp_path, minilm):
-        both = embedder(MiniLMEmbeddings(), tmp_path)
+        both = embedder(MiniLMEmbeddings(), tmp_path, keep_requests=True)
         (tool,) = both.documents(["get rain"]).values()
         assert np.array_equal(both.query("get rain"), tool)
         assert minilm == ["get rain"]
