@@ -8,7 +8,7 @@ from typing import Protocol
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.types import Changes, Evidence, ToolDocument, ToolFilter, ToolId
 
-CANDIDATES = 50
+CANDIDATES = 30
 """How many tools each source puts forward for fusion."""
 
 
