@@ -149,7 +149,9 @@ def run(request):
 @pytest.fixture
 def default_embeddings(monkeypatch, embeddings):
     """The embeddings that whoever names none gets: here not MiniLM but the stand-in."""
-    monkeypatch.setattr("langchain_toolrag.index.embedding.MiniLMEmbeddings", lambda: embeddings)
+    monkeypatch.setattr(
+        "langchain_toolrag.index.embedding.MiniLMEmbeddings", lambda *_, **__: embeddings
+    )
     return embeddings
 
 

@@ -36,7 +36,7 @@ class Ours(ToolRAGMiddleware):
 @pytest.fixture(autouse=True)
 def _hashing_embeddings(monkeypatch, embeddings):
     monkeypatch.setattr(
-        "langchain_toolrag.index.embedding.MiniLMEmbeddings", lambda *model: embeddings
+        "langchain_toolrag.index.embedding.MiniLMEmbeddings", lambda *_, **__: embeddings
     )
 
 
