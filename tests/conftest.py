@@ -1,5 +1,6 @@
 import os
 
+import numpy as np
 import pytest
 from fakes import HashingEmbeddings, make_catalogue
 
@@ -23,6 +24,19 @@ def _exports_of_its_own(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(embedding, "exports_in", lambda cache_dir: folder)
         yield
+
+
+@pytest.fixture
+def encoded(monkeypatch):
+    """A stand-in for MiniLM, which embeds requests as it does tools; the texts it was given."""
+    texts = []
+
+    def encode(self, new):
+        texts.extend(new)
+        return np.array(HashingEmbeddings().embed_documents(new), np.float32)
+
+    monkeypatch.setattr(embedding.MiniLMEmbeddings, "_encode", encode)
+    return texts
 
 
 @pytest.fixture

@@ -32,6 +32,21 @@ class HashingEmbeddings(Embeddings):
         return _vector(text)
 
 
+class NamedEmbeddings(HashingEmbeddings):
+    """Says which model it is, so that its vectors can be told from another's."""
+
+    model = "hashing-1"
+
+
+class AsymmetricEmbeddings(HashingEmbeddings):
+    """A request and a tool's text of the same words have other vectors."""
+
+    model = "asymmetric-1"
+
+    def embed_query(self, text):
+        return super().embed_query(f"{text} asked")
+
+
 class BrokenEmbeddings(HashingEmbeddings):
     """Fails while `broken` is true."""
 

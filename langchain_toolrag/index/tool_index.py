@@ -21,8 +21,8 @@ from langchain_toolrag.index.embedding import as_embeddings
 from langchain_toolrag.index.keyword import KeywordQuery, parse_query
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.probes import PROBES
+from langchain_toolrag.index.rows import tool_rows
 from langchain_toolrag.index.snapshot import Snapshot
-from langchain_toolrag.index.texts import view_texts
 from langchain_toolrag.types import (
     Changes,
     Evidence,
@@ -184,7 +184,7 @@ class ToolIndex:
             size = max(_CHUNK, len(pending) // _MOST_CHUNKS)
             for start in range(0, len(pending), size):
                 chunk = pending[start : start + size]
-                self._store(chunk, self._rows(chunk), self._probes())
+                self._store(chunk, tool_rows(chunk, self.embedder, self.options), self._probes())
                 if progress:
                     progress(min(start + size, len(pending)), len(pending))
 
@@ -263,14 +263,6 @@ class ToolIndex:
     ) -> Evidence:
         found = self._snapshot.evidence(query, vector, candidate_k, filter)
         return replace(found, script_known=self.embedder.knows(query.text))
-
-    def _rows(self, documents: Sequence[ToolDocument]) -> Vectors:
-        """Embed documents: shape `(len(documents), dim)`, weighted sums of their views."""
-        texts = [view_texts(document, self.options) for document in documents]
-        distinct = [text for views in texts for text, _ in views]
-        vectors = self.embedder.documents(distinct)
-        rows = [sum(weight * vectors[text] for text, weight in views) for views in texts]
-        return np.array(rows, np.float32)
 
     def _probes(self) -> Vectors:
         """Return the vectors of the probes, embedded once for each model."""

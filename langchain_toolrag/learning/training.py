@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from langchain_toolrag.index.cache import VectorMemory
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.options import IndexOptions
-from langchain_toolrag.index.texts import view_texts
+from langchain_toolrag.index.rows import tool_rows
 from langchain_toolrag.learning.batches import Batch, Batches
 from langchain_toolrag.learning.learner import Learner
 from langchain_toolrag.learning.pairs import TrainingSet
-from langchain_toolrag.types import Vectors
 
 Watch: TypeAlias = Callable[[Embeddings], float]
 """How good a model is on sets that it is not trained on; higher is better."""
@@ -188,11 +187,7 @@ def _choose_scale(
 def _mistaken(embeddings: Embeddings, training: TrainingSet) -> list[list[int]]:
     """Return for every request tools that a model ranks high and that are not wanted."""
     embedder = Embedder(embeddings, cache=VectorMemory(), keep_requests=True)
-    weighted = [view_texts(document, IndexOptions()) for document in training.documents]
-    vectors = embedder.documents([text for texts in weighted for text, _ in texts])
-    rows: Vectors = np.stack(
-        [np.sum([weight * vectors[text] for text, weight in texts], axis=0) for texts in weighted]
-    )
+    rows = tool_rows(training.documents, embedder, IndexOptions())
     embedder.requests([request.text for request in training.requests])
     mistaken: list[list[int]] = []
     for request in training.requests:

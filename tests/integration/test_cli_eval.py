@@ -3,9 +3,7 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
-from fakes import HashingEmbeddings
 
 from langchain_toolrag import cli
 from langchain_toolrag.index import embedding
@@ -16,19 +14,6 @@ SUPPORT, TRAVEL = "tests/data/labelled/support", "tests/data/labelled/travel"
 @pytest.fixture(autouse=True)
 def _at_the_root(monkeypatch, request):
     monkeypatch.chdir(request.config.rootpath)
-
-
-@pytest.fixture
-def encoded(monkeypatch):
-    """A stand-in for the model; the texts it was given."""
-    texts = []
-
-    def encode(self, new):
-        texts.extend(new)
-        return np.array(HashingEmbeddings().embed_documents(new))
-
-    monkeypatch.setattr(embedding.MiniLMEmbeddings, "_encode", encode)
-    return texts
 
 
 def test_two_folders_make_a_table_with_their_mean(encoded, capsys):

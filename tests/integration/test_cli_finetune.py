@@ -5,10 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes import HashingEmbeddings
 
 from langchain_toolrag import cli
-from langchain_toolrag.index import embedding
 from langchain_toolrag.index.adapter import read_adapter
 from langchain_toolrag.index.embedding import MiniLMEmbeddings, model_name
 from langchain_toolrag.index.heads import HeadedEmbeddings
@@ -16,19 +14,6 @@ from langchain_toolrag.index.heads import HeadedEmbeddings
 DATA = Path(__file__).parents[1] / "data" / "finetune"
 FILES = ["--pairs", str(DATA / "pairs.jsonl"), "--tools", str(DATA / "tools.jsonl")]
 WATCHED = ["--watch", str(DATA / "watched")]
-
-
-@pytest.fixture
-def encoded(monkeypatch):
-    """A stand-in for the model; the texts it was given."""
-    texts = []
-
-    def encode(self, new):
-        texts.extend(new)
-        return np.array(HashingEmbeddings().embed_documents(new), np.float32)
-
-    monkeypatch.setattr(embedding.MiniLMEmbeddings, "_encode", encode)
-    return texts
 
 
 @pytest.fixture

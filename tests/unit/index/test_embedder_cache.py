@@ -3,14 +3,21 @@ import logging
 
 import numpy as np
 import pytest
-from fakes import DIM, BrokenEmbeddings, HashingEmbeddings, make_catalogue, make_tool
+from fakes import (
+    DIM,
+    AsymmetricEmbeddings,
+    BrokenEmbeddings,
+    HashingEmbeddings,
+    NamedEmbeddings,
+    make_catalogue,
+    make_tool,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag import ToolRAG
 from langchain_toolrag.errors import EmbeddingError
-from langchain_toolrag.index import embedding
 from langchain_toolrag.index.cache import VectorCache
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.embedding import MiniLMEmbeddings
@@ -18,19 +25,6 @@ from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.index.vector_space import cache_in
 
 TEXTS = ["get the weather", "send a mail", "play a song"]
-
-
-class NamedEmbeddings(HashingEmbeddings):
-    model = "hashing-1"
-
-
-class AsymmetricEmbeddings(HashingEmbeddings):
-    """A request and a tool's text of the same words have other vectors."""
-
-    model = "asymmetric-1"
-
-    def embed_query(self, text):
-        return super().embed_query(f"{text} asked")
 
 
 class OfDimension(Embeddings):
@@ -46,19 +40,6 @@ class OfDimension(Embeddings):
 
     def embed_query(self, text):
         return [1.0] * self.dim
-
-
-@pytest.fixture
-def minilm(monkeypatch):
-    """A stand-in for MiniLM, which embeds requests as it does tools; the texts it was given."""
-    texts = []
-
-    def encode(self, new):
-        texts.extend(new)
-        return np.array(HashingEmbeddings().embed_documents(new), np.float32)
-
-    monkeypatch.setattr(embedding.MiniLMEmbeddings, "_encode", encode)
-    return texts
 
 
 def embedder(model, directory, **options):
@@ -167,20 +148,20 @@ class TestRequests:
         assert model.queries == ["rain?", "mail?"]
         assert model.texts == []
 
-    def test_minilm_embeds_them_ahead_in_a_batch(self, tmp_path, minilm):
+    def test_minilm_embeds_them_ahead_in_a_batch(self, tmp_path, encoded):
         ahead = embedder(MiniLMEmbeddings(), tmp_path, keep_requests=True)
         ahead.requests(["is it raining?", "mail?"])
-        assert minilm == ["mail?", "is it raining?"]
+        assert encoded == ["mail?", "is it raining?"]
         ahead.query("mail?")
-        assert minilm == ["mail?", "is it raining?"]
+        assert encoded == ["mail?", "is it raining?"]
 
-    def test_minilm_embeds_no_request_that_is_a_tools_text(self, tmp_path, minilm):
+    def test_minilm_embeds_no_request_that_is_a_tools_text(self, tmp_path, encoded):
         both = embedder(MiniLMEmbeddings(), tmp_path, keep_requests=True)
         (tool,) = both.documents(["get rain"]).values()
         assert np.array_equal(both.query("get rain"), tool)
-        assert minilm == ["get rain"]
+        assert encoded == ["get rain"]
 
-    def test_minilm_keeps_none_that_were_embedded_ahead_unless_asked_for(self, tmp_path, minilm):
+    def test_minilm_keeps_none_that_were_embedded_ahead_unless_asked_for(self, tmp_path, encoded):
         embedder(MiniLMEmbeddings(), tmp_path).requests(["my salary is 100, raise it"])
         assert len(VectorCache(tmp_path, "a space")) == 0
 

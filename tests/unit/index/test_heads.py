@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from fakes import DIM, BrokenEmbeddings, HashingEmbeddings, make_catalogue
+from fakes import DIM, BrokenEmbeddings, HashingEmbeddings, NamedEmbeddings, make_catalogue
 from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag import ToolRAG
@@ -11,10 +11,6 @@ from langchain_toolrag.index.heads import HeadedEmbeddings
 from langchain_toolrag.index.vector_space import vector_space
 
 HIDDEN = 4
-
-
-class NamedEmbeddings(HashingEmbeddings):
-    model = "hashing-1"
 
 
 class Fixed(Embeddings):

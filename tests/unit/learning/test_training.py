@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from documents import make_document
-from fakes import HashingEmbeddings
+from fakes import AsymmetricEmbeddings, HashingEmbeddings, NamedEmbeddings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,17 +18,6 @@ from langchain_toolrag.learning.pairs import Request, TrainingSet
 from langchain_toolrag.learning.training import TrainingOptions, contrastive_loss, train
 
 TEXTS = ["erstelle die rechnung", "Creates an invoice.", "lösche das lied"]
-
-
-class NamedEmbeddings(HashingEmbeddings):
-    model = "hashing-1"
-
-
-class AsymmetricEmbeddings(HashingEmbeddings):
-    """A request and a tool's text of the same words have other vectors."""
-
-    def embed_query(self, text):
-        return super().embed_query(f"{text} asked")
 
 
 def loss_of(similarities, wanted):
