@@ -17,19 +17,14 @@ from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.storage import load_index
 from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.index.vector_space import cache_in
-from langchain_toolrag.indexed_tools import IndexedTools
 from langchain_toolrag.plans import arun, run
-from langchain_toolrag.search import rankings
-from langchain_toolrag.search.cutoff import Cutoff
-from langchain_toolrag.search.rankings import Question
+from langchain_toolrag.searchable_tools import SearchableTools
 from langchain_toolrag.selection import selector
-from langchain_toolrag.selection.bindable import Filter, as_filter, bindable
+from langchain_toolrag.selection.bindable import Bindable, Filter, bindable
 from langchain_toolrag.selection.conversation import read_conversation
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.types import (
     Changes,
-    Evidence,
-    Hit,
     Messages,
     SelectedTool,
     Selection,
@@ -39,7 +34,7 @@ from langchain_toolrag.types import (
 logger = logging.getLogger(__name__)
 
 
-class ToolRAG(IndexedTools):
+class ToolRAG(SearchableTools):
     """Finds the few tools an agent's next step needs.
 
     Tools can be found by words at once. Their vectors are made at the first search that needs
@@ -87,18 +82,18 @@ class ToolRAG(IndexedTools):
         on_duplicate: OnDuplicate = "raise",
         debounce_ms: int = 100,
     ) -> None:
-        self.options = options or SelectionOptions()
+        options = options or SelectionOptions()
         if index is None:
-            index = _new_index(embeddings, index_options, cache_dir, background, self.options)
+            index = _new_index(embeddings, index_options, cache_dir, background, options)
         elif (embeddings, index_options, cache_dir, background) != (None, None, None, False):
             raise ValueError(
                 "an index brings its own embeddings, options, cache and background: give it alone"
             )
-        _check_index(index, self.options)
-        super().__init__(index, on_duplicate=on_duplicate, debounce_ms=debounce_ms)
+        _check_index(index, options)
+        super().__init__(index, options, on_duplicate=on_duplicate, debounce_ms=debounce_ms)
         if tools is not None:
             self.refresh(tools)
-            self.known_ids(self.options.always_include, where="always_include")
+            self.known_ids(options.always_include, where="always_include")
 
     @classmethod
     def load(
@@ -130,93 +125,6 @@ class ToolRAG(IndexedTools):
         index = load_index(Path(directory), _model(embeddings, options or SelectionOptions()))
         return cls(tools, index=index, options=options, on_duplicate=on_duplicate)
 
-    def search(self, query: str, k: int | None = None, filter: Filter | None = None) -> list[Hit]:
-        """Rank tools by meaning, words and name together.
-
-        Args:
-            query: A request; `select:A,B` and `+word` are understood.
-            k: How many; None for adaptive.
-            filter: Which tools may be returned.
-
-        Returns:
-            Hits, best first; scores on the scale of the cosine.
-
-        Raises:
-            EmbeddingError: If embedding fails; `text_search` needs none.
-        """
-        return run(self._hybrid(query, k, filter), self._ask)
-
-    async def asearch(
-        self, query: str, k: int | None = None, filter: Filter | None = None
-    ) -> list[Hit]:
-        """Return the same as `search`, without blocking the event loop."""
-        return await arun(self._hybrid(query, k, filter), self._aask)
-
-    def semantic_search(
-        self, query: str, k: int | None = None, filter: Filter | None = None
-    ) -> list[Hit]:
-        """Rank tools by meaning alone; below `similarity_threshold` there is no hit.
-
-        Args:
-            query: A request.
-            k: How many; None for `semantic_limit`.
-            filter: Which tools may be returned.
-
-        Returns:
-            Hits, best first; scores are weighted cosines, -1 to 1.
-
-        Raises:
-            EmbeddingError: If embedding fails.
-        """
-        return run(self._semantic(query, k, filter), self._ask)
-
-    async def asemantic_search(
-        self, query: str, k: int | None = None, filter: Filter | None = None
-    ) -> list[Hit]:
-        """Return the same as `semantic_search`, without blocking the event loop."""
-        return await arun(self._semantic(query, k, filter), self._aask)
-
-    def text_search(
-        self, query: str, k: int | None = None, filter: Filter | None = None
-    ) -> list[Hit]:
-        """Rank tools by words alone.
-
-        Args:
-            query: A request.
-            k: How many; None for `text_search_limit`.
-            filter: Which tools may be returned.
-
-        Returns:
-            Hits, best first; scores are BM25's, above 0.
-        """
-        limit = _limit(k, self.options.text_search_limit)
-        return run(rankings.text(query, limit, as_filter(filter)), self._ask)
-
-    async def atext_search(
-        self, query: str, k: int | None = None, filter: Filter | None = None
-    ) -> list[Hit]:
-        """Return the same as `text_search`; it has nothing to wait for."""
-        return self.text_search(query, k, filter)
-
-    def keyword_search(self, query: str, k: int = 5, filter: Filter | None = None) -> list[Hit]:
-        """Rank tools by name: exact names alone where there are any, else ToolSearch's points.
-
-        Args:
-            query: Names or words; `select:A,B` and `+word` are understood.
-            k: How many; every exactly named tool is returned.
-            filter: Which tools may be returned.
-
-        Returns:
-            Hits, best first; scores are points, above 0.
-        """
-        return run(rankings.keyword(query, _limit(k, k), as_filter(filter)), self._ask)
-
-    async def akeyword_search(
-        self, query: str, k: int = 5, filter: Filter | None = None
-    ) -> list[Hit]:
-        """Return the same as `keyword_search`; it has nothing to wait for."""
-        return self.keyword_search(query, k, filter)
-
     def select(
         self,
         messages: Messages,
@@ -225,6 +133,8 @@ class ToolRAG(IndexedTools):
         previous: Mapping[str, Any] | None = None,
         filter: Filter | None = None,
         required: Sequence[str] = (),
+        besides: Tools = (),
+        deferred: bool = False,
     ) -> Selection:
         """Select the tools of an agent's next step.
 
@@ -236,6 +146,9 @@ class ToolRAG(IndexedTools):
             previous: `Selection.state` of the step before; keeps the bound list stable.
             filter: Which tools the caller may see.
             required: Names of tools that must be bound, such as `tool_choice`'s.
+            besides: Tools that are bound in front of all others, such as `create_search_tool`'s.
+            deferred: Whether to search for nothing and leave that to the model: what it has loaded
+                by a search of its own, called, or must have is bound.
 
         Returns:
             The tools to bind, and why.
@@ -243,7 +156,9 @@ class ToolRAG(IndexedTools):
         Raises:
             EmbeddingError: If embedding fails and `on_error` is `"raise"`.
         """
-        return run(self._selecting(messages, tools, previous, filter, required), self._ask)
+        offer = bindable(self._catalogue, tools, filter, besides)
+        plan = self._selecting(messages, offer, previous, required, deferred)
+        return run(plan, self._ask)
 
     async def aselect(
         self,
@@ -253,9 +168,13 @@ class ToolRAG(IndexedTools):
         previous: Mapping[str, Any] | None = None,
         filter: Filter | None = None,
         required: Sequence[str] = (),
+        besides: Tools = (),
+        deferred: bool = False,
     ) -> Selection:
         """Return the same as `select`, without blocking the event loop."""
-        return await arun(self._selecting(messages, tools, previous, filter, required), self._aask)
+        offer = bindable(self._catalogue, tools, filter, besides)
+        plan = self._selecting(messages, offer, previous, required, deferred)
+        return await arun(plan, self._aask)
 
     def explain(
         self,
@@ -317,46 +236,20 @@ class ToolRAG(IndexedTools):
     def _selecting(
         self,
         messages: Messages,
-        tools: Tools | None,
+        offer: Bindable,
         previous: Mapping[str, Any] | None,
-        filter: Filter | None,
         required: Sequence[str],
+        deferred: bool,
     ) -> selector.Selecting:
         return selector.select(
             messages,
-            bindable(self._catalogue, tools, filter),
+            offer,
             self.options,
             index_version=self.tool_index.version,
             previous=previous,
             required=required,
+            deferred=deferred,
         )
-
-    def _hybrid(self, query: str, k: int | None, filter: Filter | None) -> rankings.Ranking:
-        cutoff = self.options.cutoff if k is None else Cutoff(k=k)
-        return rankings.hybrid(query, cutoff, as_filter(filter))
-
-    def _semantic(self, query: str, k: int | None, filter: Filter | None) -> rankings.Ranking:
-        return rankings.semantic(
-            query,
-            _limit(k, self.options.semantic_limit),
-            as_filter(filter),
-            threshold=self.options.similarity_threshold,
-        )
-
-    def _ask(self, question: Question) -> Evidence:
-        return self.tool_index.evidence(
-            question.query, question.candidate_k, question.filter, dense=question.dense
-        )
-
-    async def _aask(self, question: Question) -> Evidence:
-        return await self.tool_index.aevidence(
-            question.query, question.candidate_k, question.filter, dense=question.dense
-        )
-
-
-def _limit(k: int | None, default: int) -> int:
-    """Return how many hits to return; a `k` below 1 is an error, as for a `Cutoff`."""
-    return default if k is None else Cutoff(k=k).limit
 
 
 def _model(

@@ -27,12 +27,14 @@ Vector: TypeAlias = NDArray[np.float32]
 Vectors: TypeAlias = NDArray[np.float32]
 """Shape `(n, dim)`."""
 
-Source: TypeAlias = Literal["semantic", "text", "keyword", "both", "sticky", "always", "kept"]
+Source: TypeAlias = Literal[
+    "semantic", "text", "keyword", "both", "sticky", "always", "loaded", "kept"
+]
 """Why a tool is bound.
 
 `semantic`, `text` and `both`: found by meaning, by words, by the two. `keyword`: the request
 gives its name. `sticky`: the history holds a call of it. `always`: it may not be left out.
-`kept`: bound in an earlier turn of the conversation.
+`loaded`: the model searched for it itself. `kept`: bound in an earlier turn of the conversation.
 """
 
 View: TypeAlias = Literal["full", "name", "description"]
@@ -180,6 +182,8 @@ class Evidence:
         version: The state of the index that answered.
         dense_ready: Whether the query and every tool had a vector.
         script_known: Whether the embedding model knows the script the query is written in.
+        names_alone: Whether the query is names of tools and nothing else.
+        server: Which server the whole query names, in comparable form; empty for none.
     """
 
     tools: tuple[ToolEvidence, ...]
@@ -187,6 +191,8 @@ class Evidence:
     version: int
     dense_ready: bool
     script_known: bool = True
+    names_alone: bool = False
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +210,26 @@ class Hit:
     score: float
     rank: int
     evidence: ToolEvidence
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a search for tools came to.
+
+    Attributes:
+        hits: Tools, best first.
+        missing: Names after `select:` that no tool answers to.
+        server: The server whose tools these are, in comparable form, where the query names one;
+            empty where it does not.
+        confidence: How sure the search is that some tool fits, 0 to 1; None where it cannot say.
+        degraded: Why the query was not embedded; empty if it was.
+    """
+
+    hits: tuple[Hit, ...] = ()
+    missing: tuple[str, ...] = ()
+    server: str = ""
+    confidence: float | None = None
+    degraded: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ else 2 if in the description. Words are whole words.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -28,6 +29,7 @@ _MCP_PREFIX = "mcp__"
 _SELECT = re.compile(r"\s*select:(?P<names>.*)", re.IGNORECASE | re.DOTALL)
 _REQUIRED = re.compile(r"(?:^|(?<=\s))\+(?=[^\W\d])(?P<term>\S+)")
 _PUNCTUATION = "\"'`.,;:!?()[]{}<>*"
+_LISTED = re.compile(r"[\s,]+")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_./:-]+")
 _CAMEL_HUMP = re.compile(r"[a-z0-9][A-Z]")
 
@@ -74,11 +76,13 @@ class KeywordIndex:
     Attributes:
         postings: What each word is worth in each tool.
         bearers: The tools that answer to a name, by its comparable form.
+        servers: How many tools a server has, by the comparable form of its name.
         slots: How many slots there are, empty ones included.
     """
 
     postings: Postings = field(default_factory=Postings)
     bearers: Mapping[str, tuple[_Bearer, ...]] = field(default_factory=dict)
+    servers: Mapping[str, int] = field(default_factory=dict)
     slots: int = 0
 
     def with_tools(self, documents: Sequence[ToolDocument]) -> KeywordIndex:
@@ -90,8 +94,12 @@ class KeywordIndex:
                 added.setdefault(name, []).append(_Bearer(slot, forms))
         joined = {name: (*self.bearers.get(name, ()), *new) for name, new in added.items()}
         points = [_word_points(document) for document in documents]
-        postings = self.postings.with_tools(self.slots, points)
-        return KeywordIndex(postings, {**self.bearers, **joined}, self.slots + len(documents))
+        return KeywordIndex(
+            self.postings.with_tools(self.slots, points),
+            {**self.bearers, **joined},
+            Counter(self.servers) + Counter(map(server_key, documents)),
+            self.slots + len(documents),
+        )
 
     def without(self, documents: Mapping[int, ToolDocument]) -> KeywordIndex:
         """Return a copy without tools, given by slot."""
@@ -103,7 +111,12 @@ class KeywordIndex:
             else:
                 del bearers[name]
         words = (word for document in documents.values() for word in _word_points(document))
-        return KeywordIndex(self.postings.without(documents, words), bearers, self.slots)
+        return KeywordIndex(
+            self.postings.without(documents, words),
+            bearers,
+            Counter(self.servers) - Counter(map(server_key, documents.values())),
+            self.slots,
+        )
 
     def exact(self, query: KeywordQuery) -> set[int]:
         """Return the slots of the tools whose names the query gives, in any spelling.
@@ -121,6 +134,25 @@ class KeywordIndex:
                 words = split_words(bare)
                 slots.update(tool.slot for tool in self._named(bare) if words in tool.forms)
         return slots
+
+    def is_names(self, query: KeywordQuery) -> bool:
+        """Return whether a query is names of tools and nothing else."""
+        if query.selected is not None or self._named(query.text):
+            return True
+        tokens = [token.strip(_PUNCTUATION) for token in _LISTED.split(query.text)]
+        named = [_looks_like_identifier(token) and bool(self._named(token)) for token in tokens]
+        return bool(named) and all(named)
+
+    def server(self, query: KeywordQuery) -> str:
+        """Return the key of the server that the whole query names, `mcp__` before it or not.
+
+        Empty where it names none, or a tool.
+        """
+        text = query.text.strip(_PUNCTUATION + " \t\n")
+        key = comparable(text.removeprefix(_MCP_PREFIX))
+        return (
+            key if key in self.servers and not query.required and not self.is_names(query) else ""
+        )
 
     def points(self, query: KeywordQuery) -> NDArray[np.float32]:
         """Return ToolSearch's points by slot, shape `(slots,)`.
@@ -147,6 +179,21 @@ class KeywordIndex:
         return self.bearers.get(comparable(name), ())
 
 
+def server_key(document: ToolDocument) -> str:
+    """Return the comparable form of a tool's server; empty where it has none.
+
+    The server of a tool named `mcp__github__list_issues` is `github`, whatever else is known.
+    """
+    if document.server:
+        return comparable(document.server)
+    named = document.name.startswith(_MCP_PREFIX)
+    return comparable(_mcp_server(document)) if named else ""
+
+
+def _mcp_server(document: ToolDocument) -> str:
+    return document.name[len(_MCP_PREFIX) :].split("__")[0]
+
+
 def _looks_like_identifier(token: str) -> bool:
     return bool(_CAMEL_HUMP.search(token)) or any(mark in token for mark in "_-./:")
 
@@ -170,7 +217,7 @@ def _leaves(document: ToolDocument) -> Iterator[tuple[str, ...]]:
     words = document.words
     server = split_words(document.server or "")
     if document.name.startswith(_MCP_PREFIX):
-        server = split_words(document.name[len(_MCP_PREFIX) :].split("__")[0])
+        server = split_words(_mcp_server(document))
         words = words[1:]
     while server and words[: len(server)] == server and len(words) > len(server):
         words = words[len(server) :]

@@ -150,6 +150,8 @@ class Snapshot:
             statistics=self._statistics(found),
             version=self.version,
             dense_ready=vector is not None and not self.waiting,
+            names_alone=self.keyword.is_names(query),
+            server=self.keyword.server(query),
         )
 
     def _changed(

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from langchain_toolrag.index.contract import CANDIDATES
-from langchain_toolrag.search.cutoff import Cutoff
-from langchain_toolrag.search.fusion import average_score, fuse, ranked, with_parts
+from langchain_toolrag.search.fusion import fuse, ranked, with_parts
 from langchain_toolrag.search.request import parts_of, request_in
 from langchain_toolrag.types import Evidence, Hit, ToolFilter
 
@@ -48,14 +47,6 @@ class Fused:
 
     hits: list[Hit]
     evidence: Evidence
-
-
-def hybrid(query: str, cutoff: Cutoff, filter: ToolFilter | None = None) -> Ranking:
-    """Rank by fused scores, cosine scale; exactly named tools come first."""
-    if not query.strip():
-        return []
-    fused = yield from by_everything(query, max(CANDIDATES, cutoff.limit), filter)
-    return cutoff.apply(fused.hits, average_score(fused.evidence))
 
 
 def by_everything(

@@ -54,7 +54,9 @@ class Bindable:
         return identity if identity in self.tools else None
 
 
-def bindable(catalogue: Catalogue, tools: Tools | None, filter: Filter | None) -> Bindable:
+def bindable(
+    catalogue: Catalogue, tools: Tools | None, filter: Filter | None, besides: Tools = ()
+) -> Bindable:
     """Work out what can be bound.
 
     Args:
@@ -62,6 +64,7 @@ def bindable(catalogue: Catalogue, tools: Tools | None, filter: Filter | None) -
         tools: The tools of this call; None for the whole catalogue. Those that the catalogue
             does not have, and provider tools, pass through.
         filter: Which of the catalogue's tools the caller may see.
+        besides: Tools that pass through in front of all others.
 
     Returns:
         What can be bound. A tool that the filter keeps out does not pass through either.
@@ -71,6 +74,7 @@ def bindable(catalogue: Catalogue, tools: Tools | None, filter: Filter | None) -
         passed: list[Tool] = list(catalogue.passed_through)
     else:
         present, passed = _matched(catalogue, tools)
+    passed = [*besides, *passed]
     present = _without_clashes(catalogue, present, passed)
     wanted = as_filter(filter)
     restricted = wanted

@@ -18,6 +18,7 @@ class Claims:
     Attributes:
         required: Tools the model is made to call, and calls that wait for their result.
         always: Tools the user always wants.
+        loaded: Tools the model has just searched for itself, latest first.
         sticky: Tools called in the last turns, latest first.
         fresh: What the search found, best first.
         called: Tools called earlier in the history shown to the model, latest first.
@@ -26,6 +27,7 @@ class Claims:
 
     required: Sequence[ToolId] = ()
     always: Sequence[ToolId] = ()
+    loaded: Sequence[ToolId] = ()
     sticky: Sequence[ToolId] = ()
     fresh: Sequence[ToolId] = ()
     called: Sequence[ToolId] = ()
@@ -35,7 +37,7 @@ class Claims:
 def admitted(claims: Claims, places: int) -> set[ToolId]:
     """Give out the places to bind tools in.
 
-    Served in order: required, always, the best fresh hit, sticky, fresh, called, kept.
+    Served in order: required, always, the best fresh hit, loaded, sticky, fresh, called, kept.
 
     Args:
         claims: Who wants a place.
@@ -52,7 +54,15 @@ def admitted(claims: Claims, places: int) -> set[ToolId]:
             max(places, 0),
         )
     seated = firm
-    for claim in (claims.fresh[:1], claims.sticky, claims.fresh, claims.called, claims.kept):
+    best = claims.fresh[:1]
+    for claim in (
+        best,
+        claims.loaded,
+        claims.sticky,
+        claims.fresh,
+        claims.called,
+        claims.kept,
+    ):
         seated = _take(seated, claim, places)
     return set(seated)
 
@@ -79,6 +89,7 @@ def ordered(
         *previous,
         *claims.always,
         *claims.fresh,
+        *claims.loaded,
         *claims.required,
         *claims.sticky,
         *claims.called,

@@ -7,7 +7,7 @@ stand in any of half a dozen places, and a message of the user may not be the us
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,10 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 
-from langchain_toolrag.types import Messages
+from langchain_toolrag.types import Messages, ToolId
+
+LOADED_KEY = "toolrag_loaded"
+"""Under this key the artifact of a tool's answer lists ids of tools to bind from now on."""
 
 # What LangGraph's add_messages takes as "forget everything before".
 _REMOVE_ALL = "__remove_all__"
@@ -53,6 +56,21 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """An answer that brought the model tools: that of its own search.
+
+    Attributes:
+        ids: The tools, best first; none where nothing was found.
+        call: The id of the call that it answers.
+        in_turn: Whether it was given in the current turn.
+    """
+
+    ids: tuple[ToolId, ...]
+    call: str
+    in_turn: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Conversation:
     """What selection needs to know of a list of messages.
 
@@ -64,6 +82,7 @@ class Conversation:
         turn_id: Names the user turn; empty where there is none.
         calls: Calls of tools, latest first; of a tool's calls the latest, and those without result.
         summarised: Whether a summary stands in the place of earlier messages.
+        loads: Answers that brought tools, latest first.
     """
 
     query: str = ""
@@ -72,6 +91,7 @@ class Conversation:
     turn_id: str = ""
     calls: tuple[Call, ...] = ()
     summarised: bool = False
+    loads: tuple[Load, ...] = ()
 
     @property
     def previous_query(self) -> str:
@@ -82,6 +102,16 @@ class Conversation:
     def unanswered(self) -> tuple[str, ...]:
         """Names called without a result so far, latest first, without repeats."""
         return tuple(dict.fromkeys(call.name for call in self.calls if not call.answered))
+
+    def loaded(self, call: str) -> tuple[ToolId, ...]:
+        """Ids brought in this turn, or after the answer to a call; latest first, no repeats.
+
+        Where that answer is not in the history, all count.
+        """
+        known = [load.call for load in self.loads]
+        after = known.index(call) if call in known else len(known)
+        new = (load for place, load in enumerate(self.loads) if load.in_turn or place < after)
+        return tuple(dict.fromkeys(identity for load in new for identity in load.ids))
 
     def sticky(self, window: int) -> tuple[str, ...]:
         """Names called in the last `window` assistant turns, latest first, without repeats."""
@@ -128,6 +158,7 @@ class _Reader:
     in_turn: bool = False
     summarised: bool = False
     assistant: str = ""
+    loads: list[Load] = field(default_factory=list)
 
     def read(self, message: BaseMessage) -> None:
         if isinstance(message, AIMessage):
@@ -139,6 +170,8 @@ class _Reader:
         elif isinstance(message, (ToolMessage, FunctionMessage)):
             self._enter_turn()
             self.answered.add(getattr(message, "tool_call_id", ""))
+            if isinstance(message, ToolMessage) and isinstance(message.artifact, Mapping):
+                self._add_load(message.artifact.get(LOADED_KEY), message.tool_call_id)
             if message.name:
                 self._add([(message.name, "")], self.assistant_messages + 1)
         elif isinstance(message, (HumanMessage, ChatMessage)):
@@ -159,7 +192,13 @@ class _Reader:
             turn_id=_turn_id(self.users[0], len(self.users)) if self.users else "",
             calls=tuple(self.calls),
             summarised=self.summarised,
+            loads=tuple(self.loads),
         )
+
+    def _add_load(self, ids: object, call: str) -> None:
+        if isinstance(ids, (list, tuple)):
+            found = tuple(identity for identity in ids if isinstance(identity, str))
+            self.loads.append(Load(found, call, in_turn=not self.users))
 
     def _enter_turn(self) -> None:
         if not self.in_turn:

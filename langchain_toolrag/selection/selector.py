@@ -6,7 +6,7 @@ import logging
 import math
 import uuid
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
 from langchain_toolrag.catalogue.catalogue import approximate_tokens
@@ -58,6 +58,7 @@ def select(
     index_version: int,
     previous: Mapping[str, Any] | None = None,
     required: Sequence[str] = (),
+    deferred: bool = False,
 ) -> Selecting:
     """Select the tools of one model step; a plan (see `plans`).
 
@@ -68,6 +69,7 @@ def select(
         index_version: The state of the index before any search.
         previous: `Selection.state` of the step before.
         required: Names of tools that must be bound, such as `tool_choice`'s.
+        deferred: Whether to search for nothing, and leave that to the model's own search.
 
     Returns:
         The selection.
@@ -75,7 +77,9 @@ def select(
     conversation = read_conversation(messages)
     state = read_state(previous)
     conversation = _remembering(conversation, state, options)
-    outcome = yield from _outcome(conversation, bindable, options, state, index_version)
+    outcome = yield from _outcome(
+        conversation, bindable, options, state, index_version, deferred=deferred
+    )
     claims = _claims(conversation, bindable, options, outcome, required)
     return _selection(conversation, bindable, options, outcome, claims)
 
@@ -108,11 +112,13 @@ def _outcome(
     options: SelectionOptions,
     state: SelectionState,
     index_version: int,
+    *,
+    deferred: bool,
 ) -> Generator[Question, Evidence, _Outcome]:
     if _reusable(conversation, bindable, options, state):
         return _Outcome(replace(_remembered(state), version=index_version), state, fresh=False)
-    found, degraded, whole = Found(), "", _bound_whole(bindable, options)
-    if conversation.query and bindable.tools and not whole:
+    found, degraded, whole = Found(), "", _bound_whole(bindable, options, deferred=deferred)
+    if conversation.query and bindable.tools and not (whole or deferred):
         found, degraded = yield from _search(conversation, bindable, options, state)
         whole = bool(degraded) and options.on_error == "all"
     if found.version < 0:
@@ -152,10 +158,11 @@ def _remembered(state: SelectionState) -> Found:
     return Found(state.searched, (), dict(state.found))
 
 
-def _bound_whole(bindable: Bindable, options: SelectionOptions) -> bool:
+def _bound_whole(bindable: Bindable, options: SelectionOptions, *, deferred: bool) -> bool:
     """A catalogue that would be bound whole anyway needs no search."""
     fits = len(bindable.tools) + len(bindable.passed_through) <= options.max_tools
-    return fits and len(bindable.tools) <= max(options.min_catalogue, options.k or 0)
+    found = 0 if deferred else options.k or 0
+    return fits and len(bindable.tools) <= max(options.min_catalogue, found)
 
 
 def _search(
@@ -203,6 +210,7 @@ def _claims(
     claims = Claims(
         required=[*bindable.ids(required), *bindable.called(conversation.unanswered)],
         always=[*bindable.tools] if outcome.state.whole else bindable.ids(options.always_include),
+        loaded=bindable.ids(conversation.loaded(outcome.state.answered)),
         sticky=bindable.called(sticky),
         fresh=[identity for identity in found if identity in bindable.tools],
         called=[] if classic else bindable.called(call.name for call in conversation.calls),
@@ -212,9 +220,10 @@ def _claims(
 
 
 def _kept(state: SelectionState, bindable: Bindable) -> list[ToolId]:
-    """Tools bound before: those the model loaded first, then the latest used."""
+    """Tools bound before, the latest used first: those the model searched for, then the others."""
     latest = sorted(state.bound, key=lambda identity: -state.used.get(identity, 0))
-    return [identity for identity in (*state.loaded, *latest) if identity in bindable.tools]
+    loaded = [identity for identity in latest if identity in state.loaded]
+    return [i for i in dict.fromkeys((*loaded, *latest)) if i in bindable.tools]
 
 
 def _never_empty(
@@ -225,8 +234,8 @@ def _never_empty(
     Providers refuse a history with calls, and a `tool_choice`, where no tool is bound.
     """
     wanted = bool(conversation.calls or required)
-    claimed = any((claims.required, claims.always, claims.sticky, claims.fresh, claims.kept))
-    if not wanted or claimed or claims.called or bindable.passed_through:
+    claimed = any(getattr(claims, each.name) for each in fields(claims))
+    if not wanted or claimed or bindable.passed_through:
         return claims
     return replace(claims, kept=list(bindable.tools)[:1])
 
@@ -242,13 +251,16 @@ def _selection(
     places = options.max_tools - len(bindable.passed_through)
     bound = admitted(claims, max(places, len(bindable.tools)) if state.whole else places)
     order = ordered(bound, claims, state.bound)
-    recent = dict.fromkeys((*claims.fresh, *_called_now(conversation, bindable)), state.turn)
-    used = {**state.used, **recent}
+    now = (*claims.fresh, *claims.loaded, *_called_now(conversation, bindable))
+    used = {**state.used, **dict.fromkeys(now, state.turn)}
+    loaded = {*state.loaded, *claims.loaded}
     front = tuple(tool_name(tool) for tool in bindable.passed_through)
     following = replace(
         state,
         front=front,
         bound=order,
+        loaded=tuple(identity for identity in order if identity in loaded),
+        answered=conversation.loads[0].call if conversation.loads else state.answered,
         used={key: used.get(key, state.turn) for key in order},
     )
     tools = (*bindable.passed_through, *(bindable.tools[identity] for identity in order))
@@ -285,7 +297,7 @@ def _explained(
     order: Sequence[ToolId], bindable: Bindable, outcome: _Outcome, claims: Claims
 ) -> tuple[SelectedTool, ...]:
     hits = {hit.id: hit for hit in outcome.found.hits}
-    reasons = _reasons(claims, outcome.found.sources)
+    reasons = _reasons(claims, outcome)
     selected: list[SelectedTool] = []
     for identity in order:
         document = bindable.catalogue.entries[identity].document
@@ -304,8 +316,9 @@ def _scores(hit: Hit) -> tuple[float, float, float, float]:
     return hit.score, dense, found.lexical, found.keyword
 
 
-def _reasons(claims: Claims, found: Mapping[ToolId, Source]) -> dict[ToolId, Source]:
-    """Give every tool its strongest reason: found now, else called, else always, else kept."""
+def _reasons(claims: Claims, outcome: _Outcome) -> dict[ToolId, Source]:
+    """Give every tool its strongest reason: found, else called, loaded, always, kept."""
     reasons: dict[ToolId, Source] = dict.fromkeys((*claims.always, *claims.required), "always")
+    reasons |= dict.fromkeys((*outcome.state.loaded, *claims.loaded), "loaded")
     reasons |= dict.fromkeys((*claims.called, *claims.sticky), "sticky")
-    return reasons | dict(found)
+    return reasons | dict(outcome.found.sources)

@@ -11,7 +11,7 @@ from langchain_toolrag.types import Source, ToolId
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,8 @@ class SelectionState:
         front: Names of what passed through, in front of the bound tools.
         bound: Ids of the bound tools, in binding order.
         found: What the last search found, in rank order, and by what.
-        loaded: Ids the model asked for by searching itself; they stay bound.
+        loaded: Ids of bound tools that the model has searched for itself.
+        answered: The call whose answer was the last to load tools; empty for none.
         used: The turn in which each bound tool was last found or called.
     """
 
@@ -48,6 +49,7 @@ class SelectionState:
     bound: tuple[ToolId, ...] = ()
     found: Mapping[ToolId, Source] = field(default_factory=dict)
     loaded: tuple[ToolId, ...] = ()
+    answered: str = ""
     used: Mapping[ToolId, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -67,6 +69,7 @@ class SelectionState:
             "bound": list(self.bound),
             "found": [list(pair) for pair in self.found.items()],
             "loaded": list(self.loaded),
+            "answered": self.answered,
             "used": dict(self.used),
         }
 
@@ -107,5 +110,6 @@ def _read(previous: Mapping[str, Any]) -> SelectionState:
         bound=tuple(map(str, previous["bound"])),
         found=dict(previous["found"]),
         loaded=tuple(map(str, previous["loaded"])),
+        answered=str(previous["answered"]),
         used={str(key): int(turn) for key, turn in dict(previous["used"]).items()},
     )

@@ -645,7 +645,7 @@ class TestItsState:
         assert "toolrag" not in agent.get_output_jsonschema()["properties"]
 
     async def test_callers_cannot_set_it(self, with_middleware, run, tools, model):
-        forged = {"version": 1, "query": "", "turn_id": "", "search_id": "", "index_version": 1}
+        forged = {"version": 2, "query": "", "turn_id": "", "search_id": "", "index_version": 1}
         forged |= {"turn": 1, "bound": ["mail/send_email"], "found": {}, "loaded": [], "used": {}}
         agent = with_middleware(model, tools, options=ONE)
         given = {"messages": [("user", "current weather in a city")], "toolrag": forged}

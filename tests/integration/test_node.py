@@ -140,7 +140,7 @@ class TestItsUpdate:
 
     @pytest.mark.parametrize(
         "memory",
-        [{"version": 1}, {"version": 1, "query": 7, "bound": None}, {"version": 99}],
+        [{"version": 2}, {"version": 2, "query": 7, "bound": None}, {"version": 99}],
         ids=["keys missing", "of wrong types", "of another version"],
     )
     async def test_a_memory_that_cannot_be_read_is_ignored(self, selector, run, memory):

@@ -7,7 +7,8 @@ from langchain_toolrag.index.contract import CANDIDATES
 from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.plans import run
 from langchain_toolrag.search.cutoff import Cutoff
-from langchain_toolrag.search.rankings import Question, hybrid, keyword, semantic, text
+from langchain_toolrag.search.finding import find
+from langchain_toolrag.search.rankings import Question, keyword, semantic, text
 from langchain_toolrag.types import ToolFilter
 
 WEATHER = ToolFilter(servers=frozenset({"weather"}))
@@ -34,6 +35,12 @@ def search(index):
         )
 
     return search
+
+
+def hybrid(query, cutoff, filter=None):
+    """The hits of a search for tools."""
+    finding = yield from find(query, cutoff, filter)
+    return list(finding.hits)
 
 
 def ids(hits):

@@ -16,6 +16,7 @@ STATE = SelectionState(
     bound=("weather/get_weather", "send_email"),
     found={"send_email": "text", "weather/get_weather": "both"},
     loaded=("send_email",),
+    answered="call_7",
     used={"weather/get_weather": 2, "send_email": 1},
 )
 
@@ -53,16 +54,16 @@ def test_a_conversation_without_a_state_begins(nothing, caplog):
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None])
+@pytest.mark.parametrize("version", [0, 1, "2", None])
 def test_a_state_of_another_version_is_ignored_with_a_warning(version, caplog):
     assert read_state({**STATE.as_json(), "version": version}) == SelectionState()
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert f"version {version!r}, wanted 1" in record.getMessage()
+    assert f"version {version!r}, wanted 2" in record.getMessage()
 
 
 BROKEN = [
-    {"version": 1},
+    {"version": 2},
     {"bound": ["get_weather"]},
     {**STATE.as_json(), "bound": None},
     {**STATE.as_json(), "turn": "two"},

@@ -1,0 +1,104 @@
+"""What a model or a person types into a search of tools in -> the tools for it out.
+
+The language of such a query, for a search box, a command line and a model's own search:
+
+    list_issues                a name in any spelling, or several: these tools alone
+    select:A,B                 the same, whatever else the words might mean
+    github, mcp__github        a server: its tools
+    issues +github             `github` must be among the tool's words
+    anything else              meaning, words and names together
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+from typing import TypeAlias
+
+from langchain_toolrag.errors import EmbeddingError
+from langchain_toolrag.index.contract import CANDIDATES
+from langchain_toolrag.index.keyword import parse_query, server_key
+from langchain_toolrag.search.confidence import confidence
+from langchain_toolrag.search.cutoff import Cutoff
+from langchain_toolrag.search.fusion import average_score
+from langchain_toolrag.search.rankings import Fused, Question, by_everything
+from langchain_toolrag.types import Evidence, Finding, ToolDocument, ToolFilter
+
+Search: TypeAlias = Generator[Question, Evidence, Finding]
+"""A plan that ends with what was found."""
+
+
+def find(
+    query: str, cutoff: Cutoff, filter: ToolFilter | None = None, *, dense: bool = True
+) -> Search:
+    """Find tools; a plan (see `plans`).
+
+    Args:
+        query: The query, in the language above.
+        cutoff: How much of the ranking is returned; what the query names is, unless `k` is given.
+        filter: Which tools may be returned.
+        dense: Whether to embed the query.
+
+    Returns:
+        What was found; nothing for an empty query.
+    """
+    if not query.strip():
+        return Finding()
+    fused = yield from by_everything(query, max(CANDIDATES, cutoff.limit), filter, dense=dense)
+    evidence, hits = fused.evidence, fused.hits
+    named = [hit for hit in hits if hit.evidence.exact]
+    if evidence.server:
+        return (yield from _of_server(query, cutoff, filter, fused, dense=dense))
+    if evidence.names_alone:
+        found = named if cutoff.k is None else named[: cutoff.k]
+        missing = yield from _missing(query, filter)
+        return Finding(tuple(found), missing=missing, confidence=1.0 if found else 0.0)
+    return Finding(
+        tuple(cutoff.apply(hits, average_score(evidence))), confidence=confidence(evidence, hits)
+    )
+
+
+def find_or_by_words(query: str, cutoff: Cutoff, filter: ToolFilter | None = None) -> Search:
+    """Find tools; by words and names alone where the query cannot be embedded.
+
+    Args:
+        query: As in `find`.
+        cutoff: As in `find`.
+        filter: As in `find`.
+
+    Returns:
+        What was found, and in `degraded` why it is not what it should be.
+    """
+    try:
+        return (yield from find(query, cutoff, filter))
+    except EmbeddingError as error:
+        failure = str(error)
+    by_words = yield from find(query, cutoff, filter, dense=False)
+    return replace(by_words, degraded=failure)
+
+
+def _of_server(
+    query: str, cutoff: Cutoff, filter: ToolFilter | None, fused: Fused, *, dense: bool
+) -> Search:
+    """Find the tools of the server that the query names."""
+    key = fused.evidence.server
+
+    def is_of_server(document: ToolDocument) -> bool:
+        return server_key(document) == key and (filter is None or filter.admits(document))
+
+    within = ToolFilter(predicate=is_of_server)
+    listed = yield from by_everything(query, max(CANDIDATES, cutoff.limit), within, dense=dense)
+    found = tuple(listed.hits[: cutoff.limit])
+    return Finding(found, server=key, confidence=1.0 if found else 0.0)
+
+
+def _missing(
+    query: str, filter: ToolFilter | None
+) -> Generator[Question, Evidence, tuple[str, ...]]:
+    """Return which names after `select:` no tool answers to."""
+    missing = []
+    for name in parse_query(query).selected or ():
+        evidence = yield Question(f"select:{name}", filter, 1, dense=False)
+        if not any(tool.exact for tool in evidence.tools):
+            missing.append(name)
+    return tuple(missing)
