@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from langchain_toolrag.integrations.middleware import ToolRAGMiddleware
     from langchain_toolrag.integrations.node import ToolRAGNode, ToolRAGState
     from langchain_toolrag.integrations.retriever import ToolRetriever
+    from langchain_toolrag.integrations.search_tool import create_search_tool
     from langchain_toolrag.selection.options import SelectionOptions
     from langchain_toolrag.toolrag import ToolRAG
     from langchain_toolrag.types import Hit, Selection, ToolDocument
@@ -31,6 +32,7 @@ _HOMES = {
     "ToolRAGState": "integrations.node",
     "ToolRetriever": "integrations.retriever",
     "create_react_agent": "integrations.agent",
+    "create_search_tool": "integrations.search_tool",
 }
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "ToolRAGState",
     "ToolRetriever",
     "create_react_agent",
+    "create_search_tool",
 ]
 
 

@@ -36,6 +36,7 @@ class Status:
         version: The state of the index.
         failure: Why embedding, or the last debounced re-index, failed; empty if it did not.
         rejected: Why tools are left out, by id.
+        unavailable: Why the tools of servers are missing, by server.
     """
 
     ready: bool
@@ -44,6 +45,7 @@ class Status:
     version: int
     failure: str
     rejected: Mapping[ToolId, str]
+    unavailable: Mapping[str, str]
 
 
 class IndexedTools:
@@ -65,6 +67,7 @@ class IndexedTools:
         self.on_duplicate = on_duplicate
         self.debounce_ms = debounce_ms
         self._catalogue = Catalogue()
+        self._unavailable: Mapping[str, str] = {}
         self._timer: threading.Timer | None = None
         self._reindex_failure = ""
         self.after_fork()
@@ -101,7 +104,19 @@ class IndexedTools:
             version=self.tool_index.version,
             failure=self.tool_index.failure or self._reindex_failure,
             rejected=self._catalogue.rejected,
+            unavailable=self._unavailable,
         )
+
+    def report_server(self, server: str, problem: str) -> None:
+        """Note why a server's tools are missing: a model that searches for them is told.
+
+        Args:
+            server: The server.
+            problem: Why, such as "still connecting"; empty once they are there.
+        """
+        with self._changing:
+            others = {name: why for name, why in self._unavailable.items() if name != server}
+            self._unavailable = {**others, server: problem} if problem else others
 
     def save(self, directory: str | Path) -> None:
         """Write documents and vectors, not the tools themselves, into a directory.

@@ -25,8 +25,8 @@ from langchain_toolrag.catalogue.catalogue import build_catalogue
 from langchain_toolrag.catalogue.document import is_providers_own
 from langchain_toolrag.errors import InvalidToolError
 from langchain_toolrag.integrations.binding import bind_tools
-from langchain_toolrag.integrations.memory import latest, merge_memories
-from langchain_toolrag.integrations.node import QUERY_KEY, STATE_KEY, ToolRAGNode
+from langchain_toolrag.integrations.memory import NODE_KEY, latest, merge_memories
+from langchain_toolrag.integrations.node import QUERY_KEY, ToolRAGNode
 from langchain_toolrag.selection.bindable import tool_name
 from langchain_toolrag.types import Tool
 
@@ -117,7 +117,7 @@ def _executed_tools(selector: ToolRAGNode, tools: Sequence[Tool] | ToolNode) -> 
     if not selector.has_tools:
         selector.bind_tools(given)
     if isinstance(tools, ToolNode):
-        _refuse_renamed(selector, tools)
+        _refuse_unfit(selector, tools)
         return tools
     known = {entry.document.name for entry in selector.rag.catalogue}
     others = build_catalogue([tool for tool in given if tool_name(tool) not in known])
@@ -139,7 +139,15 @@ def _passed_through(selector: ToolRAGNode, tools: Sequence[Tool] | ToolNode) -> 
     ]
 
 
-def _refuse_renamed(selector: ToolRAGNode, tools: ToolNode) -> None:
+def _refuse_unfit(selector: ToolRAGNode, tools: ToolNode) -> None:
+    """Refuse a ToolNode that cannot run everything that will be bound."""
+    searching = selector.search_tool
+    if searching is not None and searching.name not in tools.tools_by_name:
+        raise InvalidToolError(
+            f"the ToolNode cannot run {searching.name!r}, the selector's search tool: give the "
+            "tools as a list",
+            searching,
+        )
     for entry in selector.rag.catalogue:
         if entry.document.bound_name not in tools.tools_by_name:
             raise InvalidToolError(
@@ -185,10 +193,10 @@ def _extended_schema(
     fields: dict[str, Any] = {
         selector.output_key: list[str],
         QUERY_KEY: Annotated[str, latest],
-        STATE_KEY: Annotated[dict[str, Any], merge_memories],
+        NODE_KEY: Annotated[dict[str, Any], merge_memories],
     }
     if issubclass(schema, BaseModel):
-        blank: dict[str, Any] = {selector.output_key: [], QUERY_KEY: "", STATE_KEY: {}}
+        blank: dict[str, Any] = {selector.output_key: [], QUERY_KEY: "", NODE_KEY: {}}
         defaults: dict[str, Any] = {key: (kind, blank[key]) for key, kind in fields.items()}
         model: type[Any] = create_model(schema.__name__, __base__=schema, **defaults)
         return model
@@ -225,7 +233,7 @@ def _complete(
 
 def _after(state: Any, update: dict[str, Any], selector: ToolRAGNode) -> dict[str, Any]:
     """Return the state as it will be once the hook's update is in."""
-    names = (selector.messages_key, STATE_KEY)
+    names = (selector.messages_key, NODE_KEY)
     is_mapping = isinstance(state, dict)
     seen = {key: state.get(key) if is_mapping else getattr(state, key, None) for key in names}
     if selector.messages_key in update:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, Protocol, TypeAlias
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
@@ -12,14 +12,21 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from langchain_toolrag.catalogue.catalogue import Catalogue, Entry
+from langchain_toolrag.integrations.memory import bound_ids
 from langchain_toolrag.integrations.permissions import RuntimeFilter, filter_of
 from langchain_toolrag.selection.bindable import as_filter
+from langchain_toolrag.selection.conversation import LOADED_KEY
 
 Result: TypeAlias = "ToolMessage | Command[object]"
 """What running a tool call comes to."""
 
+UnknownTool: TypeAlias = Literal["run", "suggest"]
+"""What is done with a call of a tool that exists but was not bound: run it, or bind it from the
+next step on and ask the model to call it again, now that it sees the arguments."""
+
 _CLOSEST = 3  # Names offered to a model that called a tool that is not there.
 _SHOWN_NAME = 64  # Characters of such a call's name that are repeated.
+_LONGEST = 299  # Characters of an answer to such a call.
 
 
 class Toolbox(Protocol):
@@ -42,11 +49,27 @@ class ToolGate:
     Args:
         toolbox: Whose tools are run.
         filter: Which tools may be run.
+        unknown_tool: What is done with a call of a tool that exists but was not bound.
+        search_tool: The name of the tool that finds others; empty for none.
+
+    Raises:
+        ValueError: If `unknown_tool` is none of its choices.
     """
 
-    def __init__(self, toolbox: Toolbox, filter: RuntimeFilter | None) -> None:
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        filter: RuntimeFilter | None,
+        *,
+        unknown_tool: UnknownTool = "run",
+        search_tool: str = "",
+    ) -> None:
+        if unknown_tool not in ("run", "suggest"):
+            raise ValueError(f"unknown_tool is {unknown_tool!r}; wanted 'run' or 'suggest'")
         self._toolbox = toolbox
         self._filter = filter
+        self._suggests = unknown_tool == "suggest"
+        self._search_tool = search_tool
 
     def wrap(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]
@@ -72,6 +95,8 @@ class ToolGate:
         entry = catalogue.entries[identity] if identity is not None else None
         if entry is not None and not self._admits(entry, request):
             return self._refusal(request)
+        if entry is not None and self._suggests and _is_unseen(entry, request):
+            return _suggestion(entry, request)
         tool = self._toolbox.executable(request, entry)
         if tool is None:
             return request if request.tool is None else self._refusal(request)
@@ -95,11 +120,34 @@ class ToolGate:
         called = request.tool_call["name"]
         entries = [entry for entry in self._toolbox.catalogue_now() if self._admits(entry, request)]
         known = [entry.document.bound_name for entry in entries]
-        closest = [name for name in difflib.get_close_matches(called, known, _CLOSEST)]
-        hint = f" Closest: {', '.join(closest)}." if closest else ""
-        return ToolMessage(
-            f"Error: {called[:_SHOWN_NAME]} is not a valid tool.{hint}",
-            name=called,
-            tool_call_id=request.tool_call["id"],
-            status="error",
-        )
+        closest = difflib.get_close_matches(called, known, _CLOSEST)
+        search = f" {self._search_tool} finds others." if self._search_tool else ""
+        text = f"Error: {called[:_SHOWN_NAME]} is not a valid tool."
+        while closest and len(text + _closest(closest) + search) > _LONGEST:
+            closest.pop()
+        return _error(f"{text}{_closest(closest)}{search}", request)
+
+
+def _is_unseen(entry: Entry, request: ToolCallRequest) -> bool:
+    """Whether a selector has bound tools in this conversation, and not this one."""
+    bound = bound_ids(request.state)
+    return bool(bound) and entry.document.id not in bound
+
+
+def _suggestion(entry: Entry, request: ToolCallRequest) -> ToolMessage:
+    text = (
+        f"Error: {entry.document.bound_name} was not among your tools. It is from your next step "
+        f"on: call it again with the arguments it asks for."
+    )
+    return _error(text, request, {LOADED_KEY: [entry.document.id]})
+
+
+def _closest(names: Sequence[str]) -> str:
+    return f" Closest: {', '.join(names)}." if names else ""
+
+
+def _error(text: str, request: ToolCallRequest, artifact: object = None) -> ToolMessage:
+    call = request.tool_call
+    return ToolMessage(
+        text, name=call["name"], tool_call_id=call["id"], status="error", artifact=artifact
+    )

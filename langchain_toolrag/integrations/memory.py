@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from langchain_toolrag.types import ToolId
+
+NODE_KEY = "toolrag_state"
+"""Where a graph's state holds the memories of its `ToolRAGNode`s."""
+
+MIDDLEWARE_KEY = "toolrag"
+"""Where an agent's state holds the memories of its `ToolRAGMiddleware`s."""
+
 T = TypeVar("T")
 
 
@@ -16,3 +24,18 @@ def merge_memories(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None)
 def latest(old: T, new: T) -> T:
     """Keep the newer of two values."""
     return new
+
+
+def read(state: Any, key: str) -> Any:
+    """Read a state that is a mapping, a pydantic model or a dataclass; None where it is missing."""
+    if isinstance(state, Mapping):
+        return state.get(key)
+    return getattr(state, key, None)
+
+
+def bound_ids(state: Any) -> set[ToolId]:
+    """Return the ids of the tools that the selectors of a state have bound last."""
+    memories = [
+        memory for key in (NODE_KEY, MIDDLEWARE_KEY) for memory in (read(state, key) or {}).values()
+    ]
+    return {identity for memory in memories for identity in memory.get("bound", ())}

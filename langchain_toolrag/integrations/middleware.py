@@ -15,7 +15,7 @@ from langchain.agents.middleware import (
     ModelResponse,
 )
 from langchain.agents.middleware.types import OmitFromSchema
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, SystemMessage
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
@@ -23,18 +23,23 @@ from typing_extensions import NotRequired
 
 from langchain_toolrag.catalogue.catalogue import Catalogue, Entry
 from langchain_toolrag.fork import reset_after_fork
-from langchain_toolrag.integrations.execution import ToolGate
+from langchain_toolrag.integrations.execution import ToolGate, UnknownTool
 from langchain_toolrag.integrations.foreign_tools import brought_by_others, is_one_of
-from langchain_toolrag.integrations.memory import merge_memories
+from langchain_toolrag.integrations.memory import MIDDLEWARE_KEY, merge_memories
 from langchain_toolrag.integrations.permissions import RuntimeFilter, filter_of
+from langchain_toolrag.integrations.search_prompt import search_prompt
+from langchain_toolrag.integrations.search_tool import (
+    SearchMode,
+    SearchTool,
+    create_search_tool,
+    search_mode,
+)
 from langchain_toolrag.selection.bindable import tool_name
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.toolrag import ToolRAG
 from langchain_toolrag.types import Selection, Tool, Tools
 
 _Answer: TypeAlias = "ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]"
-
-_STATE_KEY = "toolrag"
 
 
 class ToolRAGMiddlewareState(AgentState[Any]):
@@ -62,13 +67,20 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         options: How tools are selected; with `rag`, its own are used.
         filter: Which tools may be selected and called: a `ToolFilter`, a function of a tool
             document, or a function of `runtime` that returns one of these.
+        search_tool: Whether the model may search for more tools itself, by `search_tools`: True
+            or `"auto"` beside the selection, `"deferred"` in its place.
+        search_prompt: Whether to say at the end of the system prompt what can be searched for.
+        unknown_tool: What is done with a call of a tool that exists but was not bound: `"run"` it,
+            or `"suggest"` to call it again, bound.
         name: Distinguishes two of these in one agent.
 
     Attributes:
         rag: The tools and their index.
+        search_tool: The tool by which the model searches; None for none.
 
     Raises:
-        ValueError: If both `rag` and `tools` or `options` are given.
+        ValueError: If both `rag` and `tools` or `options` are given, or `search_prompt` without a
+            search tool.
     """
 
     state_schema = ToolRAGMiddlewareState
@@ -80,6 +92,9 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         rag: ToolRAG | None = None,
         options: SelectionOptions | None = None,
         filter: RuntimeFilter | None = None,
+        search_tool: bool | SearchMode = False,
+        search_prompt: bool = False,
+        unknown_tool: UnknownTool = "run",
         name: str = "ToolRAGMiddleware",
     ) -> None:
         super().__init__()
@@ -88,7 +103,15 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         self.rag = rag if rag is not None else ToolRAG(tools, options=options)
         self._name = name
         self._filter = filter
-        self._gate = ToolGate(self, filter)
+        self._mode = search_mode(search_tool)
+        self.search_tool = (
+            None if self._mode == "off" else create_search_tool(self.rag, filter=filter)
+        )
+        if search_prompt and self.search_tool is None:
+            raise ValueError("search_prompt is given without search_tool: there is nothing to say")
+        self._announces = search_prompt
+        searching = "" if self.search_tool is None else self.search_tool.name
+        self._gate = ToolGate(self, filter, unknown_tool=unknown_tool, search_tool=searching)
         self._brought = {tool_name(tool): tool for tool in self.rag.tools}
         self._adopts = not self._brought and not self.rag.catalogue.passed_through
         self._adopted: dict[str, BaseTool] = {}
@@ -105,14 +128,15 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
     def tools(self) -> Sequence[BaseTool]:  # type: ignore[override]
         """The tools this middleware brings to the agent; read once, while the agent is made."""
         self._foreign += brought_by_others(self)
-        return list(self._brought.values())
+        searching = [] if self.search_tool is None else [self.search_tool]
+        return [*searching, *self._brought.values()]
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> _Answer:
         """Select tools, then call the model with them."""
         selection = self.rag.select(request.messages, **self._arguments(request))
-        return self._answer(handler(_with_tools(request, selection)), request, selection)
+        return self._answer(handler(self._prepared(request, selection)), request, selection)
 
     async def awrap_model_call(
         self,
@@ -121,7 +145,8 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> _Answer:
         """Do what `wrap_model_call` does, without blocking the event loop."""
         selection = await self.rag.aselect(request.messages, **self._arguments(request))
-        return self._answer(await handler(_with_tools(request, selection)), request, selection)
+        prepared = self._prepared(request, selection)
+        return self._answer(await handler(prepared), request, selection)
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
@@ -156,18 +181,27 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         """Forget a lock that a thread of the parent process may hold for ever."""
         self._adopting = threading.Lock()
 
+    def _prepared(self, request: ModelRequest[Any], selection: Selection) -> ModelRequest[Any]:
+        with_tools = _with_tools(request, selection)
+        if not self._announces:
+            return with_tools
+        said = search_prompt(self.rag, filter=filter_of(self._filter, request.runtime))
+        return with_tools.override(system_message=_extended(request.system_message, said))
+
     def _arguments(self, request: ModelRequest[Any]) -> dict[str, Any]:
         if self._adopts:
-            self._adopt([tool for tool in request.tools if isinstance(tool, BaseTool)])
+            present = (tool for tool in request.tools if not isinstance(tool, SearchTool))
+            self._adopt([tool for tool in present if isinstance(tool, BaseTool)])
         return {
             "tools": self._available(request.tools),
             "previous": self._memory(request),
             "filter": filter_of(self._filter, request.runtime),
             "required": _chosen_names(request.tool_choice),
+            "deferred": self._mode == "deferred",
         }
 
     def _memory(self, request: ModelRequest[Any]) -> Mapping[str, Any] | None:
-        memories: Mapping[str, Any] = request.state.get(_STATE_KEY) or {}  # type: ignore[assignment]
+        memories: Mapping[str, Any] = request.state.get(MIDDLEWARE_KEY) or {}  # type: ignore[assignment]
         return memories.get(self.name)
 
     def _adopt(self, present: Sequence[BaseTool]) -> None:
@@ -209,7 +243,7 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         memory = dict(selection.state)
         if memory == self._memory(request):
             return response
-        update = {_STATE_KEY: {self.name: memory}}
+        update = {MIDDLEWARE_KEY: {self.name: memory}}
         return ExtendedModelResponse(model_response=response, command=Command(update=update))
 
 
@@ -218,6 +252,18 @@ if hasattr(middleware_module, "TracePolicy"):  # Newer than our oldest LangChain
     ToolRAGMiddleware.trace_policy = middleware_module.TracePolicy(
         process_inputs=middleware_module.omit_payload
     )
+
+
+def _extended(message: SystemMessage | None, said: str) -> SystemMessage | None:
+    """Return the system prompt with a paragraph at its end; the same one for nothing to say."""
+    if not said:
+        return message
+    if message is None:
+        return SystemMessage(said)
+    content = message.content
+    if isinstance(content, str):
+        return message.model_copy(update={"content": f"{content}\n\n{said}"})
+    return message.model_copy(update={"content": [*content, {"type": "text", "text": said}]})
 
 
 def _with_tools(request: ModelRequest[Any], selection: Selection) -> ModelRequest[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from langchain_core.messages import AnyMessage
@@ -17,14 +17,14 @@ from typing_extensions import NotRequired, TypedDict
 from langchain_toolrag.catalogue.catalogue import Catalogue, Entry
 from langchain_toolrag.errors import MissingStateKeyError, ToolRAGError
 from langchain_toolrag.integrations.binding import bind_tools
-from langchain_toolrag.integrations.execution import ToolGate
-from langchain_toolrag.integrations.memory import latest, merge_memories
+from langchain_toolrag.integrations.execution import ToolGate, UnknownTool
+from langchain_toolrag.integrations.memory import NODE_KEY, latest, merge_memories, read
 from langchain_toolrag.integrations.permissions import RuntimeFilter, filter_of
+from langchain_toolrag.integrations.search_tool import SearchMode, create_search_tool, search_mode
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.toolrag import ToolRAG
 from langchain_toolrag.types import Selection, Tool, Tools
 
-STATE_KEY = "toolrag_state"
 QUERY_KEY = "toolrag_query"
 OUTPUT_KEY = "selected_tools"
 
@@ -70,12 +70,17 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         options: How tools are selected; with `rag`, its own are used.
         filter: Which tools may be selected: a `ToolFilter`, a function of a tool document, or a
             function of `runtime` that returns one of these.
+        search_tool: Whether the model may search for more tools itself, by `search_tools`: True
+            or `"auto"` beside the selection, `"deferred"` in its place.
+        unknown_tool: What is done with a call of a tool that exists but was not bound: `"run"` it,
+            or `"suggest"` to call it again, bound.
 
     Attributes:
         rag: The tools and their index.
         name: The node's name.
         messages_key: Where the messages are.
         output_key: Where the names go.
+        search_tool: The tool by which the model searches; None for none.
 
     Raises:
         ValueError: If both `tools` and `rag`, or both `rag` and `options`, are given.
@@ -91,6 +96,8 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         name: str = "tool_selector",
         options: SelectionOptions | None = None,
         filter: RuntimeFilter | None = None,
+        search_tool: bool | SearchMode = False,
+        unknown_tool: UnknownTool = "run",
     ) -> None:
         if rag is not None and (tools is not None or options is not None):
             raise ValueError("rag brings its own tools and options: give it alone")
@@ -99,7 +106,10 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         self.output_key = output_key
         self.rag = rag if rag is not None else ToolRAG(options=options)
         self._filter = filter
-        self._gate = ToolGate(self, filter)
+        self._mode = search_mode(search_tool)
+        self.search_tool = self._search_tool()
+        searching = "" if self.search_tool is None else self.search_tool.name
+        self._gate = ToolGate(self, filter, unknown_tool=unknown_tool, search_tool=searching)
         if tools is not None:
             self.bind_tools(tools)
 
@@ -140,7 +150,7 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         Returns:
             The node.
         """
-        own = {tool.name: tool for tool in [*(tools or ()), *self.tools]}
+        own = {tool.name: tool for tool in [*(tools or ()), *self.tools, *self._besides]}
         return ToolNode(
             list(own.values()),
             wrap_tool_call=self._gate.wrap,
@@ -198,14 +208,14 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         Raises:
             MissingStateKeyError: If the state holds no selection.
         """
-        names = _read(state, self.output_key)
+        names = read(state, self.output_key)
         if names is None:
             raise MissingStateKeyError(self.output_key)
         self._raise_without_tools()
         catalogue = self.rag.catalogue
         ids = (catalogue.id_of(name) for name in names)
         chosen = [catalogue.entries[identity].bound for identity in ids if identity is not None]
-        return [*catalogue.passed_through, *chosen]
+        return [*self._besides, *catalogue.passed_through, *chosen]
 
     def bind_model(self, model: Any) -> Callable[[Any, Any], Runnable[Any, Any]]:
         """Return a dynamic model for LangGraph's prebuilt agents.
@@ -223,20 +233,35 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         return bound
 
     def _select(self, state: Any) -> dict[str, Any]:
-        messages, previous, filter = self._reading(state)
-        return self._update(self.rag.select(messages, previous=previous, filter=filter))
+        messages, options = self._reading(state)
+        return self._update(self.rag.select(messages, **options))
 
     async def _aselect(self, state: Any) -> dict[str, Any]:
-        messages, previous, filter = self._reading(state)
-        return self._update(await self.rag.aselect(messages, previous=previous, filter=filter))
+        messages, options = self._reading(state)
+        return self._update(await self.rag.aselect(messages, **options))
 
-    def _reading(self, state: Any) -> tuple[Any, Mapping[str, Any] | None, Any]:
+    @property
+    def _besides(self) -> list[BaseTool]:
+        return [] if self.search_tool is None else [self.search_tool]
+
+    def _search_tool(self) -> BaseTool | None:
+        if self._mode == "off":
+            return None
+        return create_search_tool(self.rag, filter=self._filter, messages_key=self.messages_key)
+
+    def _reading(self, state: Any) -> tuple[Any, dict[str, Any]]:
+        """Return the messages of a state, and how to select for them."""
         self._raise_without_tools()
-        messages = _read(state, self.messages_key)
+        messages = read(state, self.messages_key)
         if messages is None:
             raise MissingStateKeyError(self.messages_key)
-        memories = _read(state, STATE_KEY) or {}
-        return messages, memories.get(self.name), filter_of(self._filter, _runtime())
+        memories = read(state, NODE_KEY) or {}
+        return messages, {
+            "previous": memories.get(self.name),
+            "filter": filter_of(self._filter, _runtime()),
+            "besides": self._besides,
+            "deferred": self._mode == "deferred",
+        }
 
     def _raise_without_tools(self) -> None:
         if not self.has_tools:
@@ -249,15 +274,8 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         return {
             self.output_key: selection.names,
             QUERY_KEY: selection.query,
-            STATE_KEY: {self.name: dict(selection.state)},
+            NODE_KEY: {self.name: dict(selection.state)},
         }
-
-
-def _read(state: Any, key: str) -> Any:
-    """Read a state that is a mapping, a pydantic model or a dataclass; None where it is missing."""
-    if isinstance(state, Mapping):
-        return state.get(key)
-    return getattr(state, key, None)
 
 
 def _runtime() -> object:

@@ -18,6 +18,7 @@ NAMES = [
     "ToolRAGState",
     "ToolRetriever",
     "create_react_agent",
+    "create_search_tool",
 ]
 HEAVY = ["torch", "transformers", "sentence_transformers", "langgraph", "langchain"]
 

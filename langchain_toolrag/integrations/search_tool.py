@@ -1,0 +1,168 @@
+"""A tool by which the model asks for tools it cannot see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias
+
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.tools import StructuredTool
+from langgraph.prebuilt import ToolRuntime
+
+from langchain_toolrag.catalogue.catalogue import Entry
+from langchain_toolrag.integrations.memory import bound_ids, read
+from langchain_toolrag.integrations.permissions import RuntimeFilter, filter_of
+from langchain_toolrag.integrations.search_answer import FRUITLESS_KEY, Known, answer
+from langchain_toolrag.selection.bindable import Filter, as_filter
+from langchain_toolrag.toolrag import ToolRAG
+from langchain_toolrag.types import ToolId
+
+SearchMode: TypeAlias = Literal["auto", "deferred", "off"]
+"""`auto`: tools are selected before each step and the model may search for more. `deferred`: only
+what the model has searched for is bound, and what must be. `off`: no search tool."""
+
+SEARCH_TOOL = "search_tools"
+
+_MODES: dict[bool | SearchMode, SearchMode] = {
+    True: "auto",
+    False: "off",
+    "auto": "auto",
+    "deferred": "deferred",
+    "off": "off",
+}
+_MOST_RESULTS = 20
+_DESCRIPTION = (
+    "Find tools that you do not see yet and make them available from your next step on. "
+    "query: what the tool should do, in a few words, or its name; select:A,B loads tools by name; "
+    "a server's name lists its tools; +word must occur in the tool's text. If two searches find "
+    "nothing that fits, there is no such tool."
+)
+
+_Answer: TypeAlias = tuple[str, dict[str, Any]]
+
+
+class SearchTool(StructuredTool):
+    """A tool that finds tools; selectors tell it from the tools they select by its class."""
+
+
+def create_search_tool(
+    rag: ToolRAG,
+    *,
+    name: str = SEARCH_TOOL,
+    max_results: int = 5,
+    filter: RuntimeFilter | None = None,
+    messages_key: str = "messages",
+) -> StructuredTool:
+    """Return a tool by which the model finds tools that are not bound.
+
+    What it finds is named in a few words in its answer; the ids are in the answer's artifact, where
+    every selection of the conversation finds them. They are bound from the next step on and stay,
+    until `max_tools` makes those go that were used longest ago. `ToolRAGMiddleware` and
+    `ToolRAGNode` bring this tool themselves with `search_tool=True`.
+
+    Example:
+        >>> search = create_search_tool(rag)
+        >>> selection = rag.select(messages, besides=[search], previous=state)
+        >>> model.bind_tools(selection.tools)
+
+    Args:
+        rag: Where the tools are.
+        name: The name the model sees.
+        max_results: How many tools a search finds at most, unless the model asks for another
+            number, 1 to 20; those that it names are all found.
+        filter: Which tools may be found.
+        messages_key: Where in the graph's state the messages are.
+
+    Returns:
+        A tool with the arguments `query` and `max_results`.
+
+    Raises:
+        ValueError: If `max_results` is not 1 to 20.
+    """
+    if not 1 <= max_results <= _MOST_RESULTS:
+        raise ValueError(f"max_results is {max_results}; wanted 1 to {_MOST_RESULTS}")
+    default = max_results
+    # LangGraph gives `runtime`, which is no argument of the model's only where it is annotated as
+    # just that; outside a graph there is none.
+
+    def search(
+        query: str,
+        max_results: int = default,
+        runtime: ToolRuntime = None,  # type: ignore[assignment]
+    ) -> _Answer:
+        admitted = _filter(filter, runtime)
+        finding = rag.find(query, _within(max_results), admitted)
+        return answer(query, finding, _known(rag, admitted, runtime, messages_key))
+
+    async def asearch(
+        query: str,
+        max_results: int = default,
+        runtime: ToolRuntime = None,  # type: ignore[assignment]
+    ) -> _Answer:
+        admitted = _filter(filter, runtime)
+        finding = await rag.afind(query, _within(max_results), admitted)
+        return answer(query, finding, _known(rag, admitted, runtime, messages_key))
+
+    return SearchTool.from_function(
+        func=search,
+        coroutine=asearch,
+        name=name,
+        description=_DESCRIPTION,
+        response_format="content_and_artifact",
+    )
+
+
+def search_mode(given: bool | SearchMode) -> SearchMode:
+    """Return the mode that is meant: True is `auto`, False `off`.
+
+    Args:
+        given: What the user gave.
+
+    Returns:
+        The mode.
+
+    Raises:
+        ValueError: If there is no such mode.
+    """
+    if given not in _MODES:
+        raise ValueError(
+            f"search_tool is {given!r}; wanted True, False, 'auto', 'deferred' or 'off'"
+        )
+    return _MODES[given]
+
+
+def _within(max_results: int) -> int:
+    """Models ask for 0 or 1,000 as well."""
+    return min(max(1, max_results), _MOST_RESULTS)
+
+
+def _filter(filter: RuntimeFilter | None, runtime: object) -> Filter | None:
+    return as_filter(filter_of(filter, runtime))
+
+
+def _known(rag: ToolRAG, filter: Filter | None, runtime: Any, messages_key: str) -> Known:
+    state = getattr(runtime, "state", None)
+    admitted = as_filter(filter)
+    entries: Mapping[ToolId, Entry] = rag.catalogue.entries
+    if admitted is not None:
+        entries = {i: entry for i, entry in entries.items() if admitted.admits(entry.document)}
+    return Known(
+        entries,
+        bound=bound_ids(state),
+        unavailable=rag.status.unavailable,
+        tries=_fruitless(read(state, messages_key) or ()),
+    )
+
+
+def _fruitless(messages: Iterable[Any]) -> int:
+    """Return how many searches of the current turn, the last ones on end, found nothing."""
+    tries = 0
+    for message in reversed(list(messages)):
+        if isinstance(message, HumanMessage):
+            break
+        artifact = message.artifact if isinstance(message, ToolMessage) else None
+        if isinstance(artifact, Mapping) and FRUITLESS_KEY in artifact:
+            if not artifact[FRUITLESS_KEY]:
+                break
+            tries += 1
+    return tries
