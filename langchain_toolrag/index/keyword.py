@@ -179,15 +179,19 @@ class KeywordIndex:
         return self.bearers.get(comparable(name), ())
 
 
-def server_key(document: ToolDocument) -> str:
-    """Return the comparable form of a tool's server; empty where it has none.
+def server_name(document: ToolDocument) -> str:
+    """Return the name of a tool's server; empty where it has none.
 
-    The server of a tool named `mcp__github__list_issues` is `github`, whatever else is known.
+    That of a tool named `mcp__github__list_issues` is `github`, where nothing else is known.
     """
     if document.server:
-        return comparable(document.server)
-    named = document.name.startswith(_MCP_PREFIX)
-    return comparable(_mcp_server(document)) if named else ""
+        return document.server
+    return _mcp_server(document) if document.name.startswith(_MCP_PREFIX) else ""
+
+
+def server_key(document: ToolDocument) -> str:
+    """Return the comparable form of the name of a tool's server; empty where it has none."""
+    return comparable(server_name(document))
 
 
 def _mcp_server(document: ToolDocument) -> str:

@@ -21,22 +21,26 @@ _MAKER = ("langchain.agents.factory", "create_agent")
 _ARGUMENT = "middleware"
 
 
-def brought_by_others(ours: AgentMiddleware) -> list[Tool]:
-    """Return the tools of the other middlewares of the agent that is being made.
+def middlewares_of_agent() -> tuple[object, ...]:
+    """Return the middlewares of the agent that is being made; none where none is.
 
     To be called while `create_agent` reads our `tools`: it looks for that call among its callers
     and reads its `middleware` argument.
+    """
+    call = _call_of_maker(sys._getframe(1))
+    return () if call is None else tuple(call.f_locals.get(_ARGUMENT, ()))
+
+
+def brought_by_others(ours: AgentMiddleware, middlewares: Iterable[object]) -> list[Tool]:
+    """Return the tools that an agent's other middlewares bring.
 
     Args:
         ours: The middleware that is asked for its tools.
+        middlewares: The agent's middlewares.
 
     Returns:
-        Tools of the others; none where no agent is being made.
+        Tools of the others.
     """
-    call = _call_of_maker(sys._getframe(1))
-    if call is None:
-        return []
-    middlewares: Iterable[object] = call.f_locals.get(_ARGUMENT, ())
     others = (other for other in middlewares if not isinstance(other, type(ours)))
     return [tool for other in others for tool in getattr(other, "tools", None) or ()]
 

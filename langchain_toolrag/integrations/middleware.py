@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import langchain.agents.middleware as middleware_module
 from langchain.agents.middleware import (
@@ -24,9 +24,20 @@ from typing_extensions import NotRequired
 from langchain_toolrag.catalogue.catalogue import Catalogue, Entry
 from langchain_toolrag.fork import reset_after_fork
 from langchain_toolrag.integrations.execution import ToolGate, UnknownTool
-from langchain_toolrag.integrations.foreign_tools import brought_by_others, is_one_of
+from langchain_toolrag.integrations.foreign_tools import (
+    brought_by_others,
+    is_one_of,
+    middlewares_of_agent,
+)
 from langchain_toolrag.integrations.memory import MIDDLEWARE_KEY, merge_memories
 from langchain_toolrag.integrations.permissions import RuntimeFilter, filter_of
+from langchain_toolrag.integrations.provider_search import (
+    DeferredTools,
+    NativeSearch,
+    claimed_by_provider_search,
+    is_deferred,
+    native_search,
+)
 from langchain_toolrag.integrations.search_prompt import search_prompt
 from langchain_toolrag.integrations.search_tool import (
     SearchMode,
@@ -34,10 +45,13 @@ from langchain_toolrag.integrations.search_tool import (
     create_search_tool,
     search_mode,
 )
-from langchain_toolrag.selection.bindable import tool_name
+from langchain_toolrag.selection.bindable import bindable, tool_name
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.toolrag import ToolRAG
 from langchain_toolrag.types import Selection, Tool, Tools
+
+ProviderSearch: TypeAlias = Literal["auto", "off"]
+"""Whether a provider's own search of deferred tools is used where there is one."""
 
 _Answer: TypeAlias = "ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]"
 
@@ -72,6 +86,8 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         search_prompt: Whether to say at the end of the system prompt what can be searched for.
         unknown_tool: What is done with a call of a tool that exists but was not bound: `"run"` it,
             or `"suggest"` to call it again, bound.
+        provider: `"auto"` to send tools that are not selected as deferred ones where the model's
+            provider searches these itself (Anthropic, OpenAI); `search_tools` steps aside there.
         name: Distinguishes two of these in one agent.
 
     Attributes:
@@ -79,8 +95,8 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         search_tool: The tool by which the model searches; None for none.
 
     Raises:
-        ValueError: If both `rag` and `tools` or `options` are given, or `search_prompt` without a
-            search tool.
+        ValueError: If both `rag` and `tools` or `options` are given, `search_prompt` without a
+            search tool, or `unknown_tool="suggest"` with `provider="auto"`.
     """
 
     state_schema = ToolRAGMiddlewareState
@@ -95,6 +111,7 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         search_tool: bool | SearchMode = False,
         search_prompt: bool = False,
         unknown_tool: UnknownTool = "run",
+        provider: ProviderSearch = "off",
         name: str = "ToolRAGMiddleware",
     ) -> None:
         super().__init__()
@@ -109,7 +126,17 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         )
         if search_prompt and self.search_tool is None:
             raise ValueError("search_prompt is given without search_tool: there is nothing to say")
+        if provider not in ("auto", "off"):
+            raise ValueError(f"provider is {provider!r}; wanted 'auto' or 'off'")
+        if provider == "auto" and unknown_tool == "suggest":
+            raise ValueError(
+                "unknown_tool='suggest' refuses tools that were not selected, and "
+                "provider='auto' has the model see some of them: use one of the two"
+            )
         self._announces = search_prompt
+        self._defers = provider == "auto"
+        self._deferred = DeferredTools()
+        self._claimed: frozenset[str] | None = None
         searching = "" if self.search_tool is None else self.search_tool.name
         self._gate = ToolGate(self, filter, unknown_tool=unknown_tool, search_tool=searching)
         self._brought = {tool_name(tool): tool for tool in self.rag.tools}
@@ -127,7 +154,11 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
     @property
     def tools(self) -> Sequence[BaseTool]:  # type: ignore[override]
         """The tools this middleware brings to the agent; read once, while the agent is made."""
-        self._foreign += brought_by_others(self)
+        middlewares = middlewares_of_agent()
+        self._foreign += brought_by_others(self, middlewares)
+        claimed = claimed_by_provider_search(middlewares)
+        if claimed is not None:  # One of these may serve several agents.
+            self._claimed = (self._claimed or frozenset()) | claimed
         searching = [] if self.search_tool is None else [self.search_tool]
         return [*searching, *self._brought.values()]
 
@@ -182,18 +213,52 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         self._adopting = threading.Lock()
 
     def _prepared(self, request: ModelRequest[Any], selection: Selection) -> ModelRequest[Any]:
-        with_tools = _with_tools(request, selection)
-        if not self._announces:
-            return with_tools
-        said = search_prompt(self.rag, filter=filter_of(self._filter, request.runtime))
-        return with_tools.override(system_message=_extended(request.system_message, said))
+        """Return the request with what was selected, and with what is not ours to select."""
+        shown = self._selectable(request)
+        prepared = _with_tools(request.override(tools=shown), selection)
+        native = native_search(request.model) if self._defers and self._claimed is None else None
+        alone = [tool for tool in request.tools if self._is_others(tool)]
+        tools = [*alone, *prepared.tools]
+        if native is not None:
+            tools = self._with_deferred(request, tools, shown, native)
+        elif self._announces:
+            said = search_prompt(self.rag, filter=filter_of(self._filter, request.runtime))
+            prepared = prepared.override(system_message=_extended(request.system_message, said))
+        return prepared.override(tools=tools)
+
+    def _with_deferred(
+        self,
+        request: ModelRequest[Any],
+        bound: Sequence[Tool],
+        shown: Sequence[BaseTool | dict[str, Any]],
+        native: NativeSearch,
+    ) -> list[Any]:
+        """Return tools with all that the caller may see beside them, deferred."""
+        permitted = bindable(
+            self.rag.catalogue, self._available(shown), filter_of(self._filter, request.runtime)
+        )
+        return self._deferred.with_deferred(
+            [tool for tool in bound if not isinstance(tool, SearchTool)],
+            list(permitted.tools.values()),
+            native,
+            messages=request.messages,
+            required=_chosen_names(request.tool_choice),
+        )
+
+    def _selectable(self, request: ModelRequest[Any]) -> list[BaseTool | dict[str, Any]]:
+        return [tool for tool in request.tools if not self._is_others(tool)]
+
+    def _is_others(self, tool: BaseTool | dict[str, Any]) -> bool:
+        """Whether a tool is deferred, or is to be, by the user or another middleware."""
+        return is_deferred(tool) or tool_name(tool) in (self._claimed or ())
 
     def _arguments(self, request: ModelRequest[Any]) -> dict[str, Any]:
+        shown = self._selectable(request)
         if self._adopts:
-            present = (tool for tool in request.tools if not isinstance(tool, SearchTool))
+            present = (tool for tool in shown if not isinstance(tool, SearchTool))
             self._adopt([tool for tool in present if isinstance(tool, BaseTool)])
         return {
-            "tools": self._available(request.tools),
+            "tools": self._available(shown),
             "previous": self._memory(request),
             "filter": filter_of(self._filter, request.runtime),
             "required": _chosen_names(request.tool_choice),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_toolrag.catalogue.catalogue import Entry
+from langchain_toolrag.index.keyword import server_key, server_name
 from langchain_toolrag.selection.conversation import LOADED_KEY
 from langchain_toolrag.types import Finding, ToolId
 
@@ -27,6 +28,7 @@ _LONGEST, _HITS = 600, 5  # Characters of an answer with so many hits; each furt
 _LINE = 90
 _SHOWN_QUERY = 60
 _CLOSEST = 3
+_REASON = 40
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|\n")
 
 
@@ -62,85 +64,106 @@ def answer(query: str, finding: Finding, known: Known) -> tuple[str, dict[str, A
     found = [hit.id for hit in finding.hits if hit.id in known.entries]
     weak = finding.confidence is not None and finding.confidence < _WEAK
     if not found or (weak and (known.tries >= TRIES or (finding.confidence or 0) < _NOTHING)):
-        return _cut(_nothing(query, found, finding, known), 0), _artifact([], fruitless=True)
-    text = "\n".join(_found(found, finding, known, weak=weak))
-    return _cut(text, len(found)), _artifact(found, fruitless=weak)
+        text = " ".join(_fitting(_nothing(query, found, finding, known), _LONGEST))
+        return text, _artifact([], fruitless=True)
+    room = _LONGEST + _LINE * max(0, len(found) - _HITS)
+    text = "\n".join(_fitting(_found(found, finding, known, weak=weak), room))
+    return text, _artifact(found, fruitless=weak)
+
+
+def _fitting(parts: Iterable[Sequence[str]], room: int) -> Iterator[str]:
+    """Yield of each part the first of its wordings that fits; leave out one that has none."""
+    for wordings in parts:
+        for wording in wordings:
+            if wording and len(wording) + 1 < room:
+                room -= len(wording) + 1
+                yield wording
+                break
 
 
 def _artifact(ids: Sequence[ToolId], *, fruitless: bool) -> dict[str, Any]:
     return {LOADED_KEY: list(ids), FRUITLESS_KEY: fruitless}
 
 
-def _found(found: Sequence[ToolId], finding: Finding, known: Known, *, weak: bool) -> Iterator[str]:
+def _found(
+    found: Sequence[ToolId], finding: Finding, known: Known, *, weak: bool
+) -> Iterator[Sequence[str]]:
     new = [identity for identity in found if identity not in known.bound]
     if weak:
-        yield "No close match; the nearest, which may not do it, are available from your next step:"
+        yield [
+            "No close match; the nearest, which may not do it, are available from your next step:"
+        ]
     elif new:
-        yield "Available from your next step:"
-    yield from (_line(known.entries[identity]) for identity in new)
+        yield ["Available from your next step:"]
+    yield from ([_line(known.entries[identity])] for identity in new)
     old = [_name(known, identity) for identity in found if identity in known.bound]
     if old:
-        yield f"Already available: {', '.join(old)}."
+        yield [f"Already available: {', '.join(old)}."]
     if finding.missing:
         yield _missing(finding.missing, known)
     if finding.server:
-        yield from _rest_of_server(found, known)
+        yield list(_rest_of_server(found, known))
     if finding.degraded:
-        yield "Searched by words alone."
+        yield ["Searched by words alone."]
 
 
-def _nothing(query: str, nearest: Sequence[ToolId], finding: Finding, known: Known) -> str:
+def _nothing(
+    query: str, nearest: Sequence[ToolId], finding: Finding, known: Known
+) -> Iterator[Sequence[str]]:
     shown = repr(_shortened(query, _SHOWN_QUERY))
     if known.tries + 1 >= TRIES:
-        return (
+        yield [
             f"Again no tool fits {shown}. There is no such tool: do not search for it any more, "
             "go on with the tools you have or say that it cannot be done."
-        )
-    names = _closest(query, known) + [_name(known, identity) for identity in nearest]
-    closest = ", ".join(list(dict.fromkeys(names))[:_CLOSEST])
-    parts = [
-        _missing(finding.missing, known) if finding.missing else f"No tool fits {shown}.",
-        f"Closest names: {closest}." if closest and not finding.missing else "",
-        _servers(known),
-        "Searched by words alone." if finding.degraded else "",
-        "Search once more in other words, or load a tool by name with select:NAME.",
-    ]
-    return " ".join(part for part in parts if part)
+        ]
+        return
+    yield _missing(finding.missing, known) if finding.missing else [f"No tool fits {shown}."]
+    yield ["Search once more in other words, or load a tool by name with select:NAME."]
+    if not finding.missing:
+        names = _closest(query, known) + [_name(known, identity) for identity in nearest]
+        yield _named("Closest names: {}.", list(dict.fromkeys(names))[:_CLOSEST])
+    counts = Counter(server_name(entry.document) for entry in known.entries.values())
+    servers = [name for name, _ in counts.most_common(_HITS + 1) if name]
+    yield _named("Servers: {}.", servers[:_HITS])
+    down = known.unavailable
+    listed = [f"{server} ({_shortened(why, _REASON)})" for server, why in down.items()]
+    number = f"{len(down)} servers are not available now." if down else ""
+    yield [*_named("Not available now: {}.", listed), number]
+    if finding.degraded:
+        yield ["Searched by words alone."]
 
 
-def _missing(names: Sequence[str], known: Known) -> str:
-    closest = dict.fromkeys(name for missing in names for name in _closest(missing, known))
-    hint = f" Closest: {', '.join(list(closest)[:_CLOSEST])}." if closest else ""
-    return f"No tool is named {', '.join(names)}.{hint}"
+def _named(sentence: str, names: Sequence[str]) -> list[str]:
+    return [sentence.format(", ".join(names))] if names else []
+
+
+def _missing(names: Sequence[str], known: Known) -> list[str]:
+    """Name what is not there, and the closest that is, to a few of the names."""
+    shown = [_shortened(name, _SHOWN_QUERY) for name in names[:_CLOSEST]]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    closest = dict.fromkeys(name for missing in shown for name in _closest(missing, known))
+    text = f"No tool is named {', '.join(shown)}{more}."
+    hint = f"{text} Closest: {', '.join(list(closest)[:_CLOSEST])}."
+    return [hint, text] if closest else [text]
 
 
 def _closest(name: str, known: Known) -> list[str]:
-    names = [entry.document.bound_name for entry in known.entries.values()]
-    return difflib.get_close_matches(name, names, _CLOSEST)
-
-
-def _servers(known: Known) -> str:
-    counts = Counter(e.document.server for e in known.entries.values() if e.document.server)
-    named = ", ".join(name for name, _ in counts.most_common(_HITS))
-    text = f"Servers: {named}." if named else ""
-    if known.unavailable:
-        text += f" Not available now: {_listed(known.unavailable)}."
-    return text.strip()
-
-
-def _listed(reasons: Mapping[str, str]) -> str:
-    return ", ".join(f"{server} ({_shortened(why, 40)})" for server, why in reasons.items())
+    spellings = {e.document.bound_name.lower(): identity for identity, e in known.entries.items()}
+    alike = difflib.get_close_matches(name.lower(), spellings, _CLOSEST)
+    return [_name(known, spellings[spelling]) for spelling in alike]
 
 
 def _rest_of_server(found: Sequence[ToolId], known: Known) -> Iterator[str]:
-    """Say what else there is of the server whose tools were found."""
-    server = known.entries[found[0]].document.server
-    of_server = [i for i, entry in known.entries.items() if entry.document.server == server]
+    """Say what else there is of the server whose tools were found, the longest wording first."""
+    document = known.entries[found[0]].document
+    server, key = server_name(document), server_key(document)
+    of_server = [i for i, entry in known.entries.items() if server_key(entry.document) == key]
     rest = [_name(known, identity) for identity in of_server if identity not in found]
-    if rest and server:
-        shown = rest[:_CLOSEST]
-        more = f" and {len(rest) - len(shown)} more" if len(rest) > len(shown) else ""
-        yield f"Also of {server}: {', '.join(shown)}{more} (select:NAME loads one)."
+    for shown in range(min(_CLOSEST, len(rest)), 0, -1):
+        more = f" and {len(rest) - shown} more" if len(rest) > shown else ""
+        yield f"Also of {server}: {', '.join(rest[:shown])}{more} (select:NAME loads one)."
+    if rest:
+        yield f"There are {len(rest)} more of this server; say what they should do."
 
 
 def _line(entry: Entry) -> str:
@@ -151,10 +174,6 @@ def _line(entry: Entry) -> str:
 
 def _name(known: Known, identity: ToolId) -> str:
     return known.entries[identity].document.bound_name
-
-
-def _cut(text: str, hits: int) -> str:
-    return _shortened(text, _LONGEST - 1 + _LINE * max(0, hits - _HITS))
 
 
 def _shortened(text: str, longest: int) -> str:

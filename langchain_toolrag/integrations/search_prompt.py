@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from langchain_toolrag.index.keyword import server_name
 from langchain_toolrag.integrations.search_tool import SEARCH_TOOL
 from langchain_toolrag.selection.bindable import Filter, as_filter
 from langchain_toolrag.toolrag import ToolRAG
@@ -40,7 +41,7 @@ def search_prompt(
     ]
     if not documents:
         return ""
-    servers = Counter(document.server for document in documents if document.server)
+    servers = Counter(name for name in map(server_name, documents) if name)
     kinds = Counter(tag for document in documents for tag in document.tags)
     head = f"You see only some of your tools; {tool_name} finds the others"
     close = (

@@ -15,7 +15,7 @@ from langchain_toolrag.integrations.permissions import RuntimeFilter, filter_of
 from langchain_toolrag.integrations.search_answer import FRUITLESS_KEY, Known, answer
 from langchain_toolrag.selection.bindable import Filter, as_filter
 from langchain_toolrag.toolrag import ToolRAG
-from langchain_toolrag.types import ToolId
+from langchain_toolrag.types import ToolFilter, ToolId
 
 SearchMode: TypeAlias = Literal["auto", "deferred", "off"]
 """`auto`: tools are selected before each step and the model may search for more. `deferred`: only
@@ -82,25 +82,30 @@ def create_search_tool(
     if not 1 <= max_results <= _MOST_RESULTS:
         raise ValueError(f"max_results is {max_results}; wanted 1 to {_MOST_RESULTS}")
     default = max_results
+
+    def within(asked: int | None) -> int:
+        """Models ask for 0 or 1,000 as well."""
+        return default if asked is None else min(max(1, asked), _MOST_RESULTS)
+
     # LangGraph gives `runtime`, which is no argument of the model's only where it is annotated as
     # just that; outside a graph there is none.
 
     def search(
         query: str,
-        max_results: int = default,
+        max_results: int | None = None,
         runtime: ToolRuntime = None,  # type: ignore[assignment]
     ) -> _Answer:
         admitted = _filter(filter, runtime)
-        finding = rag.find(query, _within(max_results), admitted)
+        finding = rag.find(query, within(max_results), admitted)
         return answer(query, finding, _known(rag, admitted, runtime, messages_key))
 
     async def asearch(
         query: str,
-        max_results: int = default,
+        max_results: int | None = None,
         runtime: ToolRuntime = None,  # type: ignore[assignment]
     ) -> _Answer:
         admitted = _filter(filter, runtime)
-        finding = await rag.afind(query, _within(max_results), admitted)
+        finding = await rag.afind(query, within(max_results), admitted)
         return answer(query, finding, _known(rag, admitted, runtime, messages_key))
 
     return SearchTool.from_function(
@@ -131,11 +136,6 @@ def search_mode(given: bool | SearchMode) -> SearchMode:
     return _MODES[given]
 
 
-def _within(max_results: int) -> int:
-    """Models ask for 0 or 1,000 as well."""
-    return min(max(1, max_results), _MOST_RESULTS)
-
-
 def _filter(filter: RuntimeFilter | None, runtime: object) -> Filter | None:
     return as_filter(filter_of(filter, runtime))
 
@@ -149,9 +149,16 @@ def _known(rag: ToolRAG, filter: Filter | None, runtime: Any, messages_key: str)
     return Known(
         entries,
         bound=bound_ids(state),
-        unavailable=rag.status.unavailable,
+        unavailable=_unavailable(rag, admitted),
         tries=_fruitless(read(state, messages_key) or ()),
     )
+
+
+def _unavailable(rag: ToolRAG, filter: ToolFilter | None) -> Mapping[str, str]:
+    """Return what the caller may know of servers whose tools are missing."""
+    allowed = None if filter is None else filter.servers
+    missing = rag.status.unavailable
+    return {name: why for name, why in missing.items() if allowed is None or name in allowed}
 
 
 def _fruitless(messages: Iterable[Any]) -> int:

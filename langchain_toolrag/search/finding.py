@@ -11,7 +11,7 @@ The language of such a query, for a search box, a command line and a model's own
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -21,7 +21,7 @@ from langchain_toolrag.index.keyword import parse_query, server_key
 from langchain_toolrag.search.confidence import confidence
 from langchain_toolrag.search.cutoff import Cutoff
 from langchain_toolrag.search.fusion import average_score
-from langchain_toolrag.search.rankings import Fused, Question, by_everything
+from langchain_toolrag.search.rankings import Question, by_everything
 from langchain_toolrag.types import Evidence, Finding, ToolDocument, ToolFilter
 
 Search: TypeAlias = Generator[Question, Evidence, Finding]
@@ -47,12 +47,15 @@ def find(
     fused = yield from by_everything(query, max(CANDIDATES, cutoff.limit), filter, dense=dense)
     evidence, hits = fused.evidence, fused.hits
     named = [hit for hit in hits if hit.evidence.exact]
-    if evidence.server:
-        return (yield from _of_server(query, cutoff, filter, fused, dense=dense))
-    if evidence.names_alone:
+    selected = parse_query(query).selected
+    if evidence.names_alone and (named or selected is not None):
         found = named if cutoff.k is None else named[: cutoff.k]
-        missing = yield from _missing(query, filter)
+        missing = yield from _missing(selected or (), filter)
         return Finding(tuple(found), missing=missing, confidence=1.0 if found else 0.0)
+    if evidence.server:
+        listed = yield from _of_server(query, cutoff, filter, evidence.server, dense=dense)
+        if listed.hits:
+            return listed
     return Finding(
         tuple(cutoff.apply(hits, average_score(evidence))), confidence=confidence(evidence, hits)
     )
@@ -78,26 +81,24 @@ def find_or_by_words(query: str, cutoff: Cutoff, filter: ToolFilter | None = Non
 
 
 def _of_server(
-    query: str, cutoff: Cutoff, filter: ToolFilter | None, fused: Fused, *, dense: bool
+    query: str, cutoff: Cutoff, filter: ToolFilter | None, key: str, *, dense: bool
 ) -> Search:
     """Find the tools of the server that the query names."""
-    key = fused.evidence.server
 
     def is_of_server(document: ToolDocument) -> bool:
         return server_key(document) == key and (filter is None or filter.admits(document))
 
     within = ToolFilter(predicate=is_of_server)
     listed = yield from by_everything(query, max(CANDIDATES, cutoff.limit), within, dense=dense)
-    found = tuple(listed.hits[: cutoff.limit])
-    return Finding(found, server=key, confidence=1.0 if found else 0.0)
+    return Finding(tuple(listed.hits[: cutoff.limit]), server=key, confidence=1.0)
 
 
 def _missing(
-    query: str, filter: ToolFilter | None
+    names: Iterable[str], filter: ToolFilter | None
 ) -> Generator[Question, Evidence, tuple[str, ...]]:
-    """Return which names after `select:` no tool answers to."""
+    """Return which names no tool answers to, each once."""
     missing = []
-    for name in parse_query(query).selected or ():
+    for name in dict.fromkeys(names):
         evidence = yield Question(f"select:{name}", filter, 1, dense=False)
         if not any(tool.exact for tool in evidence.tools):
             missing.append(name)
