@@ -111,13 +111,15 @@ def _nothing(
     query: str, nearest: Sequence[ToolId], finding: Finding, known: Known
 ) -> Iterator[Sequence[str]]:
     shown = repr(_shortened(query, _SHOWN_QUERY))
-    if known.tries + 1 >= TRIES:
+    again = known.tries + 1 >= TRIES
+    unfound = f"Again no tool fits {shown}." if again else f"No tool fits {shown}."
+    yield _missing(finding.missing, known) if finding.missing else [unfound]
+    if again:
         yield [
-            f"Again no tool fits {shown}. There is no such tool: do not search for it any more, "
-            "go on with the tools you have or say that it cannot be done."
+            "There is no such tool: do not search for it any more, go on with the tools you have "
+            "or say that it cannot be done."
         ]
         return
-    yield _missing(finding.missing, known) if finding.missing else [f"No tool fits {shown}."]
     yield ["Search once more in other words, or load a tool by name with select:NAME."]
     if not finding.missing:
         names = _closest(query, known) + [_name(known, identity) for identity in nearest]
