@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
 
-from langchain_toolrag import SelectionOptions, ToolRAG
+from langchain_toolrag import SelectionOptions, ToolRAG, ToolRAGMiddleware
 from langchain_toolrag.integrations import provider_search
 from langchain_toolrag.integrations.provider_search import (
     DeferredTools,
@@ -340,12 +340,16 @@ class TestAnthropicsRequest:
         before, after = prefix([MANY[7], MANY[9]]), prefix([MANY[7], MANY[9], MANY[0]])
         assert after[:-1] == before
 
-    def test_a_caching_middleware_marks_the_last_selected_tool(self):
+    @pytest.mark.parametrize("provider", ["auto", "off"])
+    def test_a_caching_middleware_marks_the_last_selected_tool(self, provider):
         caching = pytest.importorskip("langchain_anthropic.middleware")
         model, tools = recording_claude([says("Done.")]), make_catalogue()
         agent = create_agent(
             model,
-            middleware=[SelectsAndDefers(tools), caching.AnthropicPromptCachingMiddleware()],
+            middleware=[
+                deferring_middleware(tools, provider),
+                caching.AnthropicPromptCachingMiddleware(),
+            ],
         )
         agent.invoke({"messages": [("user", "current weather in a city")]})
         cached = [tool for tool in model.requests[0]["tools"] if "cache_control" in tool]
@@ -448,34 +452,10 @@ class TestToolsTheSearchFound:
         assert deferring([MANY[3]], MANY, ANTHROPIC, messages=history)[-1] is MANY[3]
 
 
-class SelectsAndDefers(AgentMiddleware):
-    """The least that puts a selection and its deferred rest into an agent's requests."""
-
-    def __init__(self, tools, others=()):
-        super().__init__()
-        self.tools = tools
-        self._rag = ToolRAG(tools, embeddings=HashingEmbeddings(), options=SelectionOptions(k=1))
-        self._deferred = DeferredTools()
-        self._claimed = claimed_by_provider_search(others)
-        self._previous = None
-
-    def wrap_model_call(self, request, handler):
-        claimed = self._claimed or ()
-        alone = [tool for tool in request.tools if self._is_alone(tool, claimed)]
-        ours = [tool for tool in request.tools if not self._is_alone(tool, claimed)]
-        selection = self._rag.select(request.messages, tools=ours, previous=self._previous)
-        self._previous = selection.state
-        tools = self._deferred.with_deferred(
-            [*alone, *selection.tools],
-            [entry.bound for entry in self._rag.catalogue if entry.document.name in names(ours)],
-            native_search(request.model) if self._claimed is None else None,
-            messages=request.messages,
-        )
-        return handler(request.override(tools=tools))
-
-    @staticmethod
-    def _is_alone(tool, claimed):
-        return tool_name(tool) in claimed or is_deferred(tool)
+def deferring_middleware(tools, provider="auto", **given):
+    options = SelectionOptions(k=1)
+    rag = ToolRAG(tools, embeddings=HashingEmbeddings(), options=options)
+    return ToolRAGMiddleware(rag=rag, provider=provider, **given)
 
 
 def recording(chat_model, script, **given):
@@ -507,7 +487,7 @@ def recording_gpt(script):
 class TestAnAgent:
     def test_calls_what_claude_found_and_keeps_the_prefix(self):
         model = recording_claude([found_by_anthropic("play_song"), says("Playing.")])
-        agent = create_agent(model, middleware=[SelectsAndDefers(make_catalogue())])
+        agent = create_agent(model, middleware=[deferring_middleware(make_catalogue())])
         result = agent.invoke({"messages": [("user", "current weather in a city")]})
         first, second = ([*request["tools"]] for request in model.requests)
 
@@ -519,7 +499,7 @@ class TestAnAgent:
 
     def test_calls_what_gpt_found_and_keeps_the_prefix(self):
         model = recording_gpt([found_by_openai("play_song", "music_1"), says("Playing.")])
-        agent = create_agent(model, middleware=[SelectsAndDefers(make_catalogue())])
+        agent = create_agent(model, middleware=[deferring_middleware(make_catalogue())])
         result = agent.invoke({"messages": [("user", "current weather in a city")]})
         first, second = model.requests
 
@@ -532,10 +512,40 @@ class TestAnAgent:
 
     def test_of_another_provider_gets_the_selection_alone(self):
         model = ScriptedModel()
-        agent = create_agent(model, middleware=[SelectsAndDefers(make_catalogue())])
+        agent = create_agent(model, middleware=[deferring_middleware(make_catalogue())])
         agent.invoke({"messages": [("user", "current weather in a city")]})
 
         assert model.bound == [["get_weather"]]
+
+    @pytest.mark.parametrize("mode", [True, "deferred"])
+    def test_has_one_search_that_of_its_provider_where_there_is_one(self, mode):
+        claude, other = recording_claude([says("Done.")]), ScriptedModel()
+        for model in (claude, other):
+            ours = deferring_middleware(make_catalogue(), search_tool=mode, search_prompt=True)
+            agent = create_agent(model, middleware=[ours])
+            agent.invoke({"messages": [("user", "current weather in a city")]})
+
+        sent_names = [tool["name"] for tool in claude.requests[0]["tools"]]
+        assert "search_tools" not in sent_names
+        assert BM25["name"] in sent_names
+        assert "system" not in claude.requests[0]
+        assert other.bound[0][0] == "search_tools"
+        assert "search_tools" in other.messages[0][0].text
+
+    def test_never_defers_what_the_user_may_not_see(self):
+        model = recording_claude([says("Done.")])
+        ours = deferring_middleware(make_catalogue(), filter=lambda doc: doc.server != "music")
+        agent = create_agent(model, middleware=[ours])
+        agent.invoke({"messages": [("user", "current weather in a city")]})
+
+        assert "play_song" not in str(model.requests[0])
+
+
+def test_a_refusal_of_unselected_tools_does_not_go_with_a_providers_search():
+    with pytest.raises(ValueError, match="unknown_tool='suggest'"):
+        deferring_middleware(make_catalogue(), unknown_tool="suggest")
+    with pytest.raises(ValueError, match="provider is 'anthropic'; wanted 'auto' or 'off'"):
+        ToolRAGMiddleware(provider="anthropic")
 
 
 @pytest.mark.skipif(
@@ -549,7 +559,7 @@ class TestBesideProviderToolSearchMiddleware:
             searchable_tools=["play_song", "send_email"]
         )
         model = recording_claude([says("Done.")])
-        ours = SelectsAndDefers(make_catalogue(), [other])
+        ours = deferring_middleware(make_catalogue())
         order = [other, ours] if place == "before" else [ours, other]
         agent = create_agent(model, middleware=order)
         agent.invoke({"messages": [("user", "current weather in a city")]})
