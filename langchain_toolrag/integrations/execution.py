@@ -119,8 +119,9 @@ class ToolGate:
     def _refusal(self, request: ToolCallRequest) -> ToolMessage:
         called = request.tool_call["name"]
         entries = [entry for entry in self._toolbox.catalogue_now() if self._admits(entry, request)]
-        known = [entry.document.bound_name for entry in entries]
-        closest = difflib.get_close_matches(called, known, _CLOSEST)
+        known = {entry.document.bound_name.lower(): entry.document.bound_name for entry in entries}
+        alike = difflib.get_close_matches(called.lower(), known, _CLOSEST)
+        closest = [known[spelling] for spelling in alike]
         search = f" {self._search_tool} finds others." if self._search_tool else ""
         text = f"Error: {called[:_SHOWN_NAME]} is not a valid tool."
         while closest and len(text + _closest(closest) + search) > _LONGEST:
@@ -131,7 +132,7 @@ class ToolGate:
 def _is_unseen(entry: Entry, request: ToolCallRequest) -> bool:
     """Whether a selector has bound tools in this conversation, and not this one."""
     bound = bound_ids(request.state)
-    return bool(bound) and entry.document.id not in bound
+    return bound is not None and entry.document.id not in bound
 
 
 def _suggestion(entry: Entry, request: ToolCallRequest) -> ToolMessage:

@@ -33,9 +33,11 @@ def read(state: Any, key: str) -> Any:
     return getattr(state, key, None)
 
 
-def bound_ids(state: Any) -> set[ToolId]:
-    """Return the ids of the tools that the selectors of a state have bound last."""
+def bound_ids(state: Any) -> set[ToolId] | None:
+    """Return the ids of the tools that the selectors of a state bound last; None before any did."""
     memories = [
         memory for key in (NODE_KEY, MIDDLEWARE_KEY) for memory in (read(state, key) or {}).values()
     ]
+    if not memories:
+        return None
     return {identity for memory in memories for identity in memory.get("bound", ())}

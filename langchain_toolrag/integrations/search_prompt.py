@@ -48,12 +48,13 @@ def search_prompt(
         f". Before you say that something cannot be done, search for a tool that does it with "
         f"{tool_name}."
     )
-    tools = "1 tool" if len(documents) == 1 else f"{len(documents)} tools"
-    text = f"{head}. There are {tools}"
+    number = "is 1 tool" if len(documents) == 1 else f"are {len(documents)} tools"
+    text = f"{head}. There {number}"
     room = max_tokens * _CHARACTERS_A_TOKEN - len(text) - len(close)
     for title, counts in ((" of these servers: ", servers), ("; of these kinds: ", kinds)):
-        listed = title + ", ".join(_within(counts, room - len(title)))
-        if counts and len(listed) <= room:
+        names = list(_within(counts, room - len(title)))
+        listed = title + ", ".join(names)
+        if any(name.endswith(")") for name in names) and len(listed) <= room:
             text, room = text + listed, room - len(listed)
     return text + close
 

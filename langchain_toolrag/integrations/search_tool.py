@@ -93,7 +93,7 @@ def create_search_tool(
     def search(
         query: str,
         max_results: int | None = None,
-        runtime: ToolRuntime = None,  # type: ignore[assignment]
+        runtime: ToolRuntime[Any, Any] = None,  # type: ignore[assignment]
     ) -> _Answer:
         admitted = _filter(filter, runtime)
         finding = rag.find(query, within(max_results), admitted)
@@ -102,7 +102,7 @@ def create_search_tool(
     async def asearch(
         query: str,
         max_results: int | None = None,
-        runtime: ToolRuntime = None,  # type: ignore[assignment]
+        runtime: ToolRuntime[Any, Any] = None,  # type: ignore[assignment]
     ) -> _Answer:
         admitted = _filter(filter, runtime)
         finding = await rag.afind(query, within(max_results), admitted)
@@ -129,7 +129,7 @@ def search_mode(given: bool | SearchMode) -> SearchMode:
     Raises:
         ValueError: If there is no such mode.
     """
-    if given not in _MODES:
+    if not isinstance(given, (bool, str)) or given not in _MODES:
         raise ValueError(
             f"search_tool is {given!r}; wanted True, False, 'auto', 'deferred' or 'off'"
         )
@@ -148,7 +148,7 @@ def _known(rag: ToolRAG, filter: Filter | None, runtime: Any, messages_key: str)
         entries = {i: entry for i, entry in entries.items() if admitted.admits(entry.document)}
     return Known(
         entries,
-        bound=bound_ids(state),
+        bound=bound_ids(state) or (),
         unavailable=_unavailable(rag, admitted),
         tries=_fruitless(read(state, messages_key) or ()),
     )
