@@ -1,0 +1,1 @@
+"""One search or call in -> one line in a day's file out."""

@@ -1,0 +1,255 @@
+"""Processes that die, write at once, fork or run out of disk.
+
+Each test is one script, which forks its processes itself: importing once is what takes long.
+"""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from langchain_toolrag.usage.reading import read_usage
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+
+BEGIN = """
+import logging, os, random, signal, sys, threading, time
+from pathlib import Path
+from langchain_toolrag.usage import writer
+from langchain_toolrag.usage.log import UsageLog
+from langchain_toolrag.usage.reading import Skipped, read_usage
+
+logging.basicConfig(format="warned: %(message)s", stream=sys.stdout)
+directory = Path(sys.argv[1])
+
+def search(log, name):
+    log.search(search_id=name, kind="search", mode="semantic", query=f"request {name}",
+               retrieved=[(f"server/tool_{n}", n, 1 / n) for n in range(1, 9)])
+
+def names(skipped=None):
+    return [record.search_id for record in read_usage(directory, skipped=skipped)]
+
+def in_child(work):
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        work()
+        sys.stdout.flush()
+        os._exit(0)
+    return child
+"""
+
+
+def run(script, directory, seconds=100):
+    """Return what a script prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + textwrap.dedent(script), str(directory)],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    return [*done.stdout.splitlines(), *done.stderr.splitlines()]
+
+
+def test_a_writer_that_is_killed_at_any_moment_loses_nothing_that_was_flushed(directory):
+    lines = run(
+        """
+        writer._GATHER_SECONDS = 0.001
+
+        def write(report, round):
+            with UsageLog(directory) as log:
+                for n in range(1_000_000):
+                    search(log, f"{round}-{n}")
+                    if n % 20 == 19:
+                        log.flush()
+                        os.write(report, b"%d " % n)
+
+        flushed, torn = set(), 0
+        for round in range(15):
+            read, report = os.pipe()
+            child = in_child(lambda: write(report, round))
+            os.close(report)
+            said = os.read(read, 3)  # It has begun.
+            time.sleep(random.uniform(0, 0.03))
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            while part := os.read(read, 65536):
+                said += part
+            os.close(read)
+            for last in map(int, said.split()[: said.count(b" ")]):
+                flushed |= {f"{round}-{n}" for n in range(last - 19, last + 1)}
+            skipped = Skipped()
+            found = names(skipped)
+            if flushed - set(found):
+                print("round", round, "lost", len(flushed - set(found)))
+            if len(found) != len(set(found)) or skipped.foreign or skipped.torn > torn + 1:
+                print("round", round, len(found) - len(set(found)), skipped)
+            torn = skipped.torn
+        print("flushed some:", len(flushed) > 200)
+        """,
+        directory,
+    )
+    assert lines == ["flushed some: True"]
+
+
+def test_many_threads_of_many_processes_lose_nothing_and_tear_nothing(directory):
+    lines = run(
+        """
+        def work(log, process, thread):
+            for n in range(500):
+                search(log, f"{process}-{thread}-{n}")
+
+        def write(process):
+            with UsageLog(directory) as log:
+                threads = [
+                    threading.Thread(target=work, args=[log, process, thread])
+                    for thread in range(4)
+                ]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+            print("dropped", log.dropped)
+
+        for child in [in_child(lambda: write(process)) for process in range(4)]:
+            print("status", os.waitpid(child, 0)[1])
+        skipped = Skipped()
+        found = names(skipped)
+        print(len(found), len(set(found)), skipped == Skipped())
+        """,
+        directory,
+    )
+    assert sorted(lines[:-1]) == [*["dropped 0"] * 4, *["status 0"] * 4]
+    assert lines[-1] == "8000 8000 True"
+
+
+def test_a_full_disk_ends_no_search_and_leaves_whole_lines(directory):
+    lines = run(
+        """
+        import resource
+        writer._REST_SECONDS = 0.01
+        log = UsageLog(directory)
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, limit[1]))
+        for n in range(30):
+            search(log, f"s{n}")
+            if n < 5:
+                log.flush(0.1)
+        print("flushed:", log.flush(0.3))
+        skipped = Skipped()
+        print("some:", 0 < len(names(skipped)) < 30, skipped == Skipped())
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        log.close()
+        print("afterwards:", names(skipped) == [f"s{n}" for n in range(30)], log.dropped)
+        print(skipped == Skipped())
+        """,
+        directory,
+    )
+    assert len(lines) == 5
+    assert lines[0].startswith("warned: usage log")
+    assert "File too large" in lines[0]
+    assert lines[1:] == ["flushed: False", "some: True True", "afterwards: True 0", "True"]
+
+
+def test_a_child_logs_although_the_parents_threads_hold_locks_and_lines(directory):
+    lines = run(
+        """
+        entered, go_on = threading.Event(), threading.Event()
+        append = writer.append
+
+        def slow_append(path, lines):
+            entered.set()
+            go_on.wait()
+            append(path, lines)
+
+        def use():
+            writer.append = append
+            search(log, "child")
+            log.flush()
+            print(names())
+            log.close()
+
+        log = UsageLog(directory)
+        writer.append = slow_append
+        search(log, "parent")
+        entered.wait()
+        with log._writer._lock:
+            child = in_child(use)
+        print("status", os.waitpid(child, 0)[1])
+        go_on.set()
+        log.close()
+        print(names())
+        """,
+        directory,
+    )
+    assert lines == ["['child']", "status 0", "['parent', 'child']"]
+
+
+@pytest.mark.parametrize(
+    "ending", ["", "sys.exit(3)", "raise RuntimeError", "del log"], ids=lambda code: code or "end"
+)
+def test_a_process_that_ends_without_closing_has_written_everything(directory, ending):
+    run(
+        f"""
+        writer._GATHER_SECONDS = 60
+        log = UsageLog(directory)
+        for n in range(100):
+            search(log, f"s{{n}}")
+        {ending}
+        """,
+        directory,
+    )
+    assert len(list(read_usage(directory))) == 100
+
+
+def test_what_is_logged_while_a_process_ends_is_written(directory):
+    lines = run(
+        """
+        import atexit
+        log = UsageLog(directory)
+        atexit.register(lambda: search(log, "last_words"))
+        """,
+        directory,
+    )
+    assert lines == []
+    assert [record.search_id for record in read_usage(directory)] == ["last_words"]
+
+
+def test_a_child_waits_for_a_parent_that_is_writing(directory):
+    lines = run(
+        """
+        from langchain_toolrag.usage import files
+        entered, go_on = threading.Event(), threading.Event()
+        write = files._write_or_undo
+
+        def slow_write(*arguments):
+            entered.set()
+            go_on.wait()
+            write(*arguments)
+
+        def use():
+            files._write_or_undo = write
+            search(log, "child")
+            os.write(report, b"!")
+            log.flush(20)
+            log.close()
+
+        read, report = os.pipe()
+        log = UsageLog(directory)
+        files._write_or_undo = slow_write
+        search(log, "parent")
+        entered.wait()  # The parent holds the lock, and the child is born with it open.
+        child = in_child(use)
+        os.read(read, 1)
+        go_on.set()
+        print("status", os.waitpid(child, 0)[1])
+        log.close()
+        print(names())
+        """,
+        directory,
+    )
+    assert lines == ["status 0", "['parent', 'child']"]
