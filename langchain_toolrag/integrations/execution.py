@@ -90,6 +90,8 @@ class ToolGate:
         return self._shortened(request, await handler(prepared))
 
     def _prepared(self, request: ToolCallRequest) -> ToolCallRequest | ToolMessage:
+        if self._search_tool and request.tool_call["name"] == self._search_tool:
+            return request
         catalogue = self._toolbox.catalogue_now()
         identity = catalogue.id_of(request.tool_call["name"])
         entry = catalogue.entries[identity] if identity is not None else None

@@ -16,12 +16,13 @@ from langchain.agents.middleware import (
 )
 from langchain.agents.middleware.types import OmitFromSchema
 from langchain_core.messages import AIMessage, SystemMessage
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 from typing_extensions import NotRequired
 
 from langchain_toolrag.catalogue.catalogue import Catalogue, Entry
+from langchain_toolrag.catalogue.names import bound_name
 from langchain_toolrag.fork import reset_after_fork
 from langchain_toolrag.integrations.execution import ToolGate, UnknownTool
 from langchain_toolrag.integrations.foreign_tools import (
@@ -40,6 +41,7 @@ from langchain_toolrag.integrations.provider_search import (
 )
 from langchain_toolrag.integrations.search_prompt import search_prompt
 from langchain_toolrag.integrations.search_tool import (
+    SEARCH_TOOL,
     SearchMode,
     SearchTool,
     create_search_tool,
@@ -52,6 +54,8 @@ from langchain_toolrag.types import Selection, Tool, Tools
 
 ProviderSearch: TypeAlias = Literal["auto", "off"]
 """Whether a provider's own search of deferred tools is used where there is one."""
+
+_NAME = "ToolRAGMiddleware"
 
 _Answer: TypeAlias = "ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]"
 
@@ -88,7 +92,8 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
             or `"suggest"` to call it again, bound.
         provider: `"auto"` to send tools that are not selected as deferred ones where the model's
             provider searches these itself (Anthropic, OpenAI); `search_tools` steps aside there.
-        name: Distinguishes two of these in one agent.
+        name: Distinguishes two of these in one agent; the search tool of one that has another name
+            than `ToolRAGMiddleware` is called `search_tools_<name>`.
 
     Attributes:
         rag: The tools and their index.
@@ -112,7 +117,7 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         search_prompt: bool = False,
         unknown_tool: UnknownTool = "run",
         provider: ProviderSearch = "off",
-        name: str = "ToolRAGMiddleware",
+        name: str = _NAME,
     ) -> None:
         super().__init__()
         if rag is not None and (tools is not None or options is not None):
@@ -121,9 +126,7 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         self._name = name
         self._filter = filter
         self._mode = search_mode(search_tool)
-        self.search_tool = (
-            None if self._mode == "off" else create_search_tool(self.rag, filter=filter)
-        )
+        self.search_tool = None if self._mode == "off" else self._search_tool()
         if search_prompt and self.search_tool is None:
             raise ValueError("search_prompt is given without search_tool: there is nothing to say")
         if provider not in ("auto", "off"):
@@ -222,9 +225,20 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         if native is not None:
             tools = self._with_deferred(request, tools, shown, native)
         elif self._announces:
-            said = search_prompt(self.rag, filter=filter_of(self._filter, request.runtime))
+            said = self._said(request)
             prepared = prepared.override(system_message=_extended(request.system_message, said))
         return prepared.override(tools=tools)
+
+    def _search_tool(self) -> StructuredTool:
+        name = SEARCH_TOOL if self.name == _NAME else bound_name(f"{SEARCH_TOOL}_{self.name}")
+        return create_search_tool(self.rag, name=name, filter=self._filter)
+
+    def _said(self, request: ModelRequest[Any]) -> str:
+        """Return what the system prompt says of the search."""
+        if self.search_tool is None:
+            return ""
+        admitted = filter_of(self._filter, request.runtime)
+        return search_prompt(self.rag, filter=admitted, tool_name=self.search_tool.name)
 
     def _with_deferred(
         self,

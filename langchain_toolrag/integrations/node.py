@@ -122,7 +122,7 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
     @property
     def tools(self) -> list[BaseTool]:
         """Everything that can be run, under the names it is bound under."""
-        return self.rag.tools
+        return [*self.rag.tools, *self._besides]
 
     def bind_tools(self, tools: Tools) -> None:
         """Take in tools in place of those there are.
@@ -150,7 +150,7 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         Returns:
             The node.
         """
-        own = {tool.name: tool for tool in [*(tools or ()), *self.tools, *self._besides]}
+        own = {tool.name: tool for tool in [*(tools or ()), *self.tools]}
         return ToolNode(
             list(own.values()),
             wrap_tool_call=self._gate.wrap,

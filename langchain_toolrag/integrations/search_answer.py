@@ -41,12 +41,14 @@ class Known:
         bound: Ids of the tools that the model sees already.
         unavailable: Why servers' tools are missing, by server.
         tries: Fruitless searches before this one, on end, in this turn.
+        places: How many tools can be loaded at once.
     """
 
     entries: Mapping[ToolId, Entry]
     bound: Collection[ToolId] = ()
     unavailable: Mapping[str, str] = field(default_factory=dict)
     tries: int = 0
+    places: int = 20
 
 
 def answer(query: str, finding: Finding, known: Known) -> tuple[str, dict[str, Any]]:
@@ -61,13 +63,15 @@ def answer(query: str, finding: Finding, known: Known) -> tuple[str, dict[str, A
         Text of under 600 characters for up to five tools, and the artifact from which a selection
         takes the tools to bind.
     """
-    found = [hit.id for hit in finding.hits if hit.id in known.entries]
+    there = [hit.id for hit in finding.hits if hit.id in known.entries]
+    found, crowded = there[: known.places], there[known.places :]
     weak = finding.confidence is not None and finding.confidence < _WEAK
     if not found or (weak and (known.tries >= TRIES or (finding.confidence or 0) < _NOTHING)):
         text = " ".join(_fitting(_nothing(query, found, finding, known), _LONGEST))
         return text, _artifact([], fruitless=True)
     room = _LONGEST + _LINE * max(0, len(found) - _HITS)
-    text = "\n".join(_fitting(_found(found, finding, known, weak=weak), room))
+    parts = [*_found(found, finding, known, weak=weak), _crowded(crowded, known)]
+    text = "\n".join(_fitting(parts, room))
     return text, _artifact(found, fruitless=weak)
 
 
@@ -105,6 +109,12 @@ def _found(
         yield list(_rest_of_server(found, known))
     if finding.degraded:
         yield ["Searched by words alone."]
+
+
+def _crowded(left_out: Sequence[ToolId], known: Known) -> list[str]:
+    number = f"{known.places} tools can be available at once"
+    names = ", ".join(_name(known, identity) for identity in left_out)
+    return [f"Only {number}; not these: {names}.", f"Only {number}."] if left_out else []
 
 
 def _nothing(

@@ -10,6 +10,7 @@ from langchain_core.tools import StructuredTool
 from langgraph.prebuilt import ToolRuntime
 
 from langchain_toolrag.catalogue.catalogue import Entry
+from langchain_toolrag.errors import DuplicateToolError
 from langchain_toolrag.integrations.memory import bound_ids, read
 from langchain_toolrag.integrations.permissions import RuntimeFilter, filter_of
 from langchain_toolrag.integrations.search_answer import FRUITLESS_KEY, Known, answer
@@ -31,6 +32,7 @@ _MODES: dict[bool | SearchMode, SearchMode] = {
     "off": "off",
 }
 _MOST_RESULTS = 20
+_OWN_PLACES = 2  # That of the search tool, and that of the best hit of the turn's selection.
 _DESCRIPTION = (
     "Find tools that you do not see yet and make them available from your next step on. "
     "query: what the tool should do, in a few words, or its name; select:A,B loads tools by name; "
@@ -77,8 +79,13 @@ def create_search_tool(
         A tool with the arguments `query` and `max_results`.
 
     Raises:
+        DuplicateToolError: If a tool of `rag` has that name.
         ValueError: If `max_results` is not 1 to 20.
     """
+    taken = rag.catalogue.id_of(name)
+    if taken is not None:
+        origin = rag.catalogue.entries[taken].document.origin
+        raise DuplicateToolError(name, (origin, "the tool that searches tools"))
     if not 1 <= max_results <= _MOST_RESULTS:
         raise ValueError(f"max_results is {max_results}; wanted 1 to {_MOST_RESULTS}")
     default = max_results
@@ -150,8 +157,16 @@ def _known(rag: ToolRAG, filter: Filter | None, runtime: Any, messages_key: str)
         entries,
         bound=bound_ids(state) or (),
         unavailable=_unavailable(rag, admitted),
+        places=_places(rag),
         tries=_fruitless(read(state, messages_key) or ()),
     )
+
+
+def _places(rag: ToolRAG) -> int:
+    """Return how many tools a search may load: the others have places of their own."""
+    options = rag.options
+    taken = len(rag.catalogue.passed_through) + len(set(options.always_include))
+    return max(1, options.max_tools - taken - _OWN_PLACES)
 
 
 def _unavailable(rag: ToolRAG, filter: ToolFilter | None) -> Mapping[str, str]:

@@ -15,9 +15,10 @@ from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import TypeAlias
 
+from langchain_toolrag.catalogue.names import split_words
 from langchain_toolrag.errors import EmbeddingError
 from langchain_toolrag.index.contract import CANDIDATES
-from langchain_toolrag.index.keyword import parse_query, server_key
+from langchain_toolrag.index.keyword import KeywordQuery, parse_query, server_key
 from langchain_toolrag.search.confidence import confidence
 from langchain_toolrag.search.cutoff import Cutoff
 from langchain_toolrag.search.fusion import average_score
@@ -56,9 +57,15 @@ def find(
         listed = yield from _of_server(query, cutoff, filter, evidence.server, dense=dense)
         if listed.hits:
             return listed
-    return Finding(
-        tuple(cutoff.apply(hits, average_score(evidence))), confidence=confidence(evidence, hits)
-    )
+    found = cutoff.apply(hits, average_score(evidence))
+    if _is_demand(parse_query(query)):
+        found = hits[: cutoff.limit]
+    return Finding(tuple(found), confidence=confidence(evidence, hits))
+
+
+def _is_demand(query: KeywordQuery) -> bool:
+    """Whether a query says no more than which words must occur."""
+    return bool(query.required) and set(split_words(query.text)) <= {*query.required}
 
 
 def find_or_by_words(query: str, cutoff: Cutoff, filter: ToolFilter | None = None) -> Search:

@@ -10,6 +10,8 @@ from langchain_toolrag.types import ToolId
 
 logger = logging.getLogger(__name__)
 
+_SPARE = 4  # The share of the places that stays free when kept tools have to go.
+
 
 @dataclass(frozen=True, slots=True)
 class Claims:
@@ -38,6 +40,8 @@ def admitted(claims: Claims, places: int) -> set[ToolId]:
     """Give out the places to bind tools in.
 
     Served in order: required, always, the best fresh hit, loaded, sticky, fresh, called, kept.
+    Where not all kept tools find a place, a quarter of the places stays free: every loss empties a
+    provider's cache of the prompt, so that one loss of several is better than one every turn.
 
     Args:
         claims: Who wants a place.
@@ -55,15 +59,10 @@ def admitted(claims: Claims, places: int) -> set[ToolId]:
         )
     seated = firm
     best = claims.fresh[:1]
-    for claim in (
-        best,
-        claims.loaded,
-        claims.sticky,
-        claims.fresh,
-        claims.called,
-        claims.kept,
-    ):
+    for claim in (best, claims.loaded, claims.sticky, claims.fresh, claims.called):
         seated = _take(seated, claim, places)
+    all_fit = len({*seated, *claims.kept}) <= places
+    seated = _take(seated, claims.kept, places if all_fit else places - places // _SPARE)
     return set(seated)
 
 

@@ -33,7 +33,8 @@ class SelectionOptions:
         max_k: Adaptive: at most this many.
         min_k: Adaptive: at least this many.
         max_tools: The most tools that are bound in one step, whatever they are bound for;
-            `on_error="all"` alone goes beyond it.
+            `on_error="all"` alone goes beyond it. Where more would stay from earlier turns, those
+            used longest ago go, until a quarter of the places is free.
         always_include: Names or ids of tools that are bound at every step, in this order.
         sticky_window: How many assistant turns back a called tool stays bound without
             competing with what the search finds.

@@ -44,6 +44,18 @@ def test_the_oldest_sticky_tool_gives_way_to_the_best_fresh_hit():
     assert admitted(claims(sticky="s1 s2 s3", fresh="f1 f2"), 3) == {"s1", "s2", "f1"}
 
 
+@pytest.mark.parametrize(
+    ("kept", "places", "bound"),
+    [("abcdefgh", 8, "abcdefgh"), ("abcdefghi", 8, "abcdef"), ("abcde", 4, "abc"), ("ab", 1, "a")],
+)
+def test_where_kept_tools_have_to_go_a_quarter_of_the_places_stays_free(kept, places, bound):
+    assert admitted(Claims(kept=kept), places) == set(bound)
+
+
+def test_calls_of_the_history_may_take_the_quarter_that_kept_tools_may_not():
+    assert admitted(Claims(called="abcd", kept="ef"), 4) == set("abcd")
+
+
 def test_only_the_best_fresh_hit_is_kept_a_place_for():
     assert admitted(claims(sticky="s1 s2", fresh="f1 f2"), 2) == {"s1", "f1"}
 
