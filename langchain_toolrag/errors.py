@@ -8,6 +8,7 @@
     ├── SourceError           (ValueError)   a file or module that tools cannot be read from
     ├── EmbeddingError        (RuntimeError) a model that will not load, or vectors that are wrong
     │   ├── AdapterError                     an adapter that cannot be read, or is another model's
+    │   ├── EndpointError                    a server that gives no vectors
     │   ├── StillLoadingError                the model is being loaded in the background
     │   ├── BrokenExportError                a folder that holds no whole export of a model
     │   └── NotExportableError               a model that onnxruntime cannot run

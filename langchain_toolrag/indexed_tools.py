@@ -6,14 +6,20 @@ import asyncio
 import difflib
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from langchain_core.tools import BaseTool
 from typing_extensions import Self
 
-from langchain_toolrag.catalogue.catalogue import Catalogue, OnDuplicate, build_catalogue
+from langchain_toolrag.catalogue.bound_names import OnDuplicate
+from langchain_toolrag.catalogue.catalogue import (
+    Catalogue,
+    build_catalogue,
+    extended,
+    reduced,
+)
 from langchain_toolrag.catalogue.document import document_of, is_providers_own
 from langchain_toolrag.errors import DuplicateToolError, ToolRAGError, UnknownToolError
 from langchain_toolrag.fork import reset_after_fork
@@ -134,6 +140,9 @@ class IndexedTools:
     def add(self, tools: Tools) -> Changes:
         """Add tools; one that is there already, unchanged, is harmless.
 
+        Whether another tool has changed is not asked for, unless their names have to do with
+        each other: `refresh` does that.
+
         Args:
             tools: The tools to add.
 
@@ -145,11 +154,12 @@ class IndexedTools:
         """
         with self._changing:
             known = self._catalogue
-            new = [tool for tool in tools if not _is_known(tool, known)]
-            return self._replace([*known.originals, *new])
+            given = {id(tool) for tool in known.originals}
+            new = [tool for tool in tools if not _is_known(tool, known, given)]
+            return self._change(extended(known, new, on_duplicate=self.on_duplicate))
 
     def remove(self, names: Iterable[str]) -> Changes:
-        """Take tools out.
+        """Take tools out; as with `add`, it is not asked whether others have changed.
 
         Args:
             names: Names or ids.
@@ -163,8 +173,7 @@ class IndexedTools:
         with self._changing:
             leaving = self.known_ids(names, where="remove()")
             known = self._catalogue
-            gone = {id(known.entries[identity].tool) for identity in leaving}
-            return self._replace([tool for tool in known.originals if id(tool) not in gone])
+            return self._change(reduced(known, leaving, on_duplicate=self.on_duplicate))
 
     def refresh(self, tools: Tools) -> Changes:
         """Make the catalogue hold exactly these tools; what is unchanged keeps its vectors.
@@ -179,7 +188,9 @@ class IndexedTools:
             DuplicateToolError: If two of them have one name; the old catalogue stays.
         """
         with self._changing:
-            return self._replace(tools)
+            known = self._catalogue
+            new = build_catalogue(tools, on_duplicate=self.on_duplicate, known=known)
+            return self._change(new)
 
     def reindex(self, tools: Tools) -> None:
         """Refresh and embed in the background once no further call comes for `debounce_ms`.
@@ -268,11 +279,10 @@ class IndexedTools:
         self._timing = threading.Lock()
         self._timer = None
 
-    def _replace(self, tools: Tools) -> Changes:
+    def _change(self, catalogue: Catalogue) -> Changes:
         """Swap catalogue and index; a hit that the catalogue lacks for a moment is not bound."""
-        new = build_catalogue(tools, on_duplicate=self.on_duplicate)
-        changes = self.tool_index.refresh(new.documents)
-        self._catalogue = new
+        changes = self.tool_index.refresh(catalogue.documents)
+        self._catalogue = catalogue
         self._reindex_failure = ""
         return changes
 
@@ -286,15 +296,15 @@ class IndexedTools:
             logger.info("re-indexed: %s", changes)
 
 
-def _is_known(tool: Tool, catalogue: Catalogue) -> bool:
-    """Whether a tool is in a catalogue, the same object or one of the same content.
+def _is_known(tool: Tool, catalogue: Catalogue, given: Collection[int]) -> bool:
+    """Whether a tool is in a catalogue, the same object unchanged or one of the same content.
 
-    Another content under its id is a DuplicateToolError.
+    Another content under its id is a DuplicateToolError. `given` are the objects' `id`s.
     """
     if is_providers_own(tool):
-        return any(tool is known for known in catalogue.passed_through)
-    if any(tool is known for known in catalogue.originals):
-        return True
+        return False
+    if id(tool) in given:
+        return catalogue.is_current(tool)
     document = document_of(tool)
     entry = catalogue.entries.get(document.id)
     if entry is None:

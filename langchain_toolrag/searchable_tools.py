@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from langchain_toolrag.catalogue.catalogue import OnDuplicate
+from langchain_toolrag.catalogue.bound_names import OnDuplicate
 from langchain_toolrag.index.contract import Index
 from langchain_toolrag.indexed_tools import IndexedTools
 from langchain_toolrag.plans import arun, run
@@ -172,12 +172,20 @@ class SearchableTools(IndexedTools):
 
     def _ask(self, question: Question) -> Evidence:
         return self.tool_index.evidence(
-            question.query, question.candidate_k, question.filter, dense=question.dense
+            question.query,
+            question.candidate_k,
+            question.filter,
+            dense=question.dense,
+            along=question.along,
         )
 
     async def _aask(self, question: Question) -> Evidence:
         return await self.tool_index.aevidence(
-            question.query, question.candidate_k, question.filter, dense=question.dense
+            question.query,
+            question.candidate_k,
+            question.filter,
+            dense=question.dense,
+            along=question.along,
         )
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.embeddings import Embeddings
 from typing_extensions import Self
 
-from langchain_toolrag.catalogue.catalogue import OnDuplicate
+from langchain_toolrag.catalogue.bound_names import OnDuplicate
+from langchain_toolrag.catalogue.catalogue import Catalogue
 from langchain_toolrag.index.contract import Index
 from langchain_toolrag.index.embedding import PACKAGED_ADAPTER, as_embeddings
 from langchain_toolrag.index.options import IndexOptions
@@ -18,11 +21,11 @@ from langchain_toolrag.index.storage import load_index
 from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.index.vector_space import cache_in
 from langchain_toolrag.plans import arun, run
-from langchain_toolrag.searchable_tools import SearchableTools
 from langchain_toolrag.selection import selector
 from langchain_toolrag.selection.bindable import Bindable, Filter, bindable
 from langchain_toolrag.selection.conversation import read_conversation
 from langchain_toolrag.selection.options import SelectionOptions
+from langchain_toolrag.sourced_tools import SourcedTools
 from langchain_toolrag.types import (
     Changes,
     Messages,
@@ -31,10 +34,13 @@ from langchain_toolrag.types import (
     Tools,
 )
 
+if TYPE_CHECKING:
+    from langchain_mcp_adapters.client import MultiServerMCPClient
+
 logger = logging.getLogger(__name__)
 
 
-class ToolRAG(SearchableTools):
+class ToolRAG(SourcedTools):
     """Finds the few tools an agent's next step needs.
 
     Tools can be found by words at once. Their vectors are made at the first search that needs
@@ -59,7 +65,7 @@ class ToolRAG(SearchableTools):
             search on: until that is done words and names answer, and selections say so in
             `degraded`.
         on_duplicate: What to do with two tools of one name: `"raise"`, or `"prefix"` to bind
-            them under `<server>_<name>`.
+            them under `<server>_<name>`; `"id"` binds all tools as `<server>__<name>`.
         debounce_ms: How long `reindex` waits for further calls, in milliseconds.
 
     Raises:
@@ -124,6 +130,118 @@ class ToolRAG(SearchableTools):
         """
         index = load_index(Path(directory), _model(embeddings, options or SelectionOptions()))
         return cls(tools, index=index, options=options, on_duplicate=on_duplicate)
+
+    @classmethod
+    def from_directory(
+        cls,
+        directory: str | Path,
+        *,
+        embeddings: Embeddings | str | None = None,
+        index_options: IndexOptions | None = None,
+        options: SelectionOptions | None = None,
+        background: bool = False,
+        environment: Mapping[str, str] = os.environ,
+        allow_write: bool = True,
+        timeout: float = 30.0,
+    ) -> Self:
+        """Read the tools that `toolrag ingest` wrote, ready to be called, sync or async.
+
+        A call is made once. Sessions with MCP servers are opened by the first call and kept;
+        `close` ends them. A call comes to a text, with the structured result as artifact.
+
+        Args:
+            directory: The directory; its `cache` keeps the vectors.
+            embeddings: As in the constructor.
+            index_options: As in the constructor.
+            options: As in the constructor.
+            background: As in the constructor.
+            environment: The variables that the sources name as `${NAME}`.
+            allow_write: Whether operations other than GET and HEAD, and tools that say that they
+                are destructive, may be called.
+            timeout: How long a call may take, in seconds, once its server has started.
+
+        Returns:
+            A ToolRAG over the tools, each under the server that its source is. Python modules that
+            cannot be imported are in `status.unavailable`.
+
+        Raises:
+            SourceError: If the directory cannot be read.
+        """
+        from langchain_toolrag.catalogue.sources.directory_tools import open_directory  # MCP SDK.
+
+        opened = open_directory(
+            directory, environment=environment, allow_write=allow_write, timeout=timeout
+        )
+        rag = cls(
+            opened.tools,
+            embeddings=embeddings,
+            index_options=index_options,
+            options=options,
+            cache_dir=opened.cache,
+            background=background,
+            on_duplicate="id",
+        )
+        rag._sources.callback(opened.calls.close)
+        for server, problem in opened.missing.items():
+            rag.report_server(server, problem)
+        return rag
+
+    @classmethod
+    async def from_mcp(
+        cls,
+        client: MultiServerMCPClient,
+        *,
+        embeddings: Embeddings | str | None = None,
+        index_options: IndexOptions | None = None,
+        options: SelectionOptions | None = None,
+        cache_dir: str | Path | None = None,
+        background: bool = False,
+        on_duplicate: OnDuplicate = "prefix",
+        debounce_ms: int = 100,
+    ) -> Self:
+        """List the servers of a client, all at once, and follow them as their tools change.
+
+        A server that fails leaves the others working and is in `status.unavailable`. One that
+        says that its tools changed is listed again, it alone; if that fails the old tools stay.
+        One session a server is kept open, over which its tools are called; `close` ends them.
+
+        Args:
+            client: The client.
+            embeddings: As in the constructor.
+            index_options: As in the constructor.
+            options: As in the constructor.
+            cache_dir: As in the constructor.
+            background: As in the constructor.
+            on_duplicate: As in the constructor.
+            debounce_ms: As in the constructor; for further changes of a server, too.
+
+        Returns:
+            A ToolRAG over the tools of the servers that answered.
+
+        Raises:
+            DuplicateToolError: If two tools have one name, under `"raise"`.
+        """
+        from langchain_toolrag.catalogue.sources.mcp_live import LiveServers  # MCP SDK.
+
+        servers = LiveServers(client, debounce_ms / 1000)
+        with ExitStack() as closing:
+            closing.callback(servers.close)
+            listed = await servers.list_all()
+            rag = cls(
+                listed.tools,
+                embeddings=embeddings,
+                index_options=index_options,
+                options=options,
+                cache_dir=cache_dir,
+                background=background,
+                on_duplicate=on_duplicate,
+                debounce_ms=debounce_ms,
+            )
+            rag._sources = closing.pop_all()
+        for server, problem in listed.failed.items():
+            rag.report_server(server, problem)
+        servers.watch(rag._take_changes)
+        return rag
 
     def select(
         self,
@@ -225,11 +343,10 @@ class ToolRAG(SearchableTools):
         turns = self.options.sticky_window if window is None else window
         return set(read_conversation(messages).sticky(turns))
 
-    def _replace(self, tools: Tools) -> Changes:
-        changes = super()._replace(tools)
-        known = self.catalogue
-        for name in self.options.always_include if known.entries else ():
-            if known.id_of(name) is None:
+    def _change(self, catalogue: Catalogue) -> Changes:
+        changes = super()._change(catalogue)
+        for name in self.options.always_include if catalogue.entries else ():
+            if catalogue.id_of(name) is None:
                 logger.warning("always_include names %r, which is not among the tools", name)
         return changes
 

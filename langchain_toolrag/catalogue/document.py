@@ -23,6 +23,8 @@ from langchain_toolrag.types import Tool, ToolDocument, ToolId
 _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")
 _FUNCTION_TYPES = (None, "function", "custom")  # `custom` is Anthropic's word for it.
 _MCP_HINT = "anthropic/searchHint"
+_COLLECTIONS = (list, tuple, set, frozenset)
+_NO_TAGS: frozenset[str] = frozenset()
 
 
 def tool_id(name: str, server: str | None) -> ToolId:
@@ -121,14 +123,14 @@ def _from_tool(tool: BaseTool) -> ToolDocument:
         tool,
         name=tool.name,
         description=tool.description,
-        schema=_call_schema(tool),
+        schema=call_schema(tool),
         server=server_of(metadata),
         title=_title(metadata),
         hint=extras.get("search_hint")
         or metadata.get("search_hint")
         or _nested(metadata, "_meta", _MCP_HINT),
         tags=tool.tags,
-        origin=_origin(tool),
+        origin=origin_of(tool),
     )
 
 
@@ -206,14 +208,12 @@ def _document(
         server=server,
         title=title if isinstance(title, str) else "",
         hint=hint if isinstance(hint, str) else "",
-        tags=frozenset(str(tag) for tag in tags)
-        if isinstance(tags, (list, tuple, set, frozenset))
-        else frozenset(),
+        tags=frozenset(map(str, tags)) if tags and isinstance(tags, _COLLECTIONS) else _NO_TAGS,
         origin=origin,
     )
 
 
-def _call_schema(tool: BaseTool) -> object:
+def call_schema(tool: BaseTool) -> object:
     """Return the schema the model sees: without injected arguments; None where it has none."""
     if isinstance(tool.args_schema, dict):
         return tool.args_schema
@@ -264,11 +264,13 @@ def _title(metadata: Mapping[str, Any]) -> str:
 def _nested(mapping: Mapping[str, Any], *keys: str) -> Any:
     value: Any = mapping
     for key in keys:
-        value = value.get(key) if isinstance(value, Mapping) else None
+        if not value or not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
     return value
 
 
-def _origin(tool: BaseTool) -> str:
+def origin_of(tool: BaseTool) -> str:
     """Say where a tool was defined: its server, or the function it wraps."""
     server = server_of(tool.metadata)
     if server:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import unicodedata
@@ -18,6 +19,7 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z])|v\d
 _ASCII_SEPARATORS = {code: " " for code in range(128) if not chr(code).isalnum()}
 _PATH = re.compile(r"[./:]+")
 _HASH_LENGTH = 8
+_LONGEST_KEPT = 64  # In characters; longer ones are data, which would fill the memory.
 
 
 def clean(text: str) -> str:
@@ -42,10 +44,25 @@ def split_words(name: str) -> tuple[str, ...]:
     Snake, kebab, path, spaced, camel and Pascal case are understood, and acronyms inside
     them: `getHTTPResponse` is `get, http, response`.
     """
-    spaced = _separators_to_spaces(clean(name))
+    return tuple(
+        [
+            word
+            for part in name.split()
+            for word in (_kept_words(part) if len(part) <= _LONGEST_KEPT else _words(part))
+        ]
+    )
+
+
+def _words(part: str) -> tuple[str, ...]:
+    """Split what has no white space in it."""
+    spaced = _separators_to_spaces(clean(part))
     if not spaced.isascii() or spaced != spaced.lower():
-        spaced = " ".join(_CAMEL.sub(" ", part) for part in spaced.split())
+        spaced = " ".join(_CAMEL.sub(" ", each) for each in spaced.split())
     return tuple(spaced.lower().split())
+
+
+# The same words come again and again: in other tools, and in other fields of one.
+_kept_words = functools.lru_cache(maxsize=50_000)(_words)
 
 
 def comparable(name: str) -> str:
@@ -53,6 +70,8 @@ def comparable(name: str) -> str:
 
     `list_events`, `list-events`, `listEvents` and `List Events` are all `listevents`.
     """
+    if name.isascii() and name.isalnum():
+        return name.lower()
     folded = _separators_to_spaces(clean(name)).casefold()
     return "".join(folded.split())
 

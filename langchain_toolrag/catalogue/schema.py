@@ -7,7 +7,7 @@ dangle or lead back to itself, and the root may be an array or a bare reference.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,10 @@ _MAX_NODES = 2_000
 _MAX_DIGITS = 8  # Of a position in a list; Python refuses to read numbers of thousands.
 _COMPOSITIONS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _NESTED = ("items", "additionalProperties", "not", "if", "then", "else")
+_MAPPING = (dict, Mapping)  # Asked in this order: of an abstract class it takes much longer.
+_COMPOUND = frozenset(("$ref", *_COMPOSITIONS))
+_WITH_MORE = frozenset(("properties", *_NESTED))
+_WORDY = frozenset(("properties", "enum", "const"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +47,33 @@ def argument_words(schema: object) -> ArgumentWords:
         Names, values and descriptions. Defaults, titles and examples are not words to be found
         by, and the schema's own description is most often the tool's once more.
     """
-    levels = list(_levels(schema))
-    arguments = (node for level in levels[1:] for node in level)
-    return ArgumentWords(
-        names=_distinct(str(name) for level in levels for node in level for name in _named(node)),
-        values=_distinct(value for level in levels for node in level for value in _values(node)),
-        descriptions=_distinct(text for node in arguments for text in _description(node)),
-    )
+    names: dict[str, None] = {}
+    values: dict[str, None] = {}
+    descriptions: dict[str, None] = {}
+    for depth, node in _nodes(schema):
+        if not _WORDY.isdisjoint(node):  # Most nodes are leaves: a type and a description.
+            names.update(dict.fromkeys(map(str, _named(node))))
+            values.update(dict.fromkeys(_values(node)))
+        text = node.get("description") if depth else None
+        if isinstance(text, str) and text.strip():
+            descriptions[text] = None
+    return ArgumentWords(tuple(names), tuple(values), tuple(descriptions))
 
 
-def _levels(schema: object) -> Iterator[list[Mapping[str, Any]]]:
-    """Walk the schema breadth-first: outer names come before inner ones."""
+def _nodes(schema: object) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Walk the schema breadth-first, with the depth: outer names come before inner ones."""
     level: list[object] = [schema]
     seen: set[int] = set()
-    for _ in range(_MAX_DEPTH):
-        nodes = list(_flat(level, schema, seen))
-        yield nodes
-        level = []
-        for node in nodes:
-            level += _named(node).values()
-            level += (node[key] for key in _NESTED if key in node)
-
-
-def _distinct(words: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(words))
+    for depth in range(_MAX_DEPTH):
+        following: list[object] = []
+        for node in _flat(level, schema, seen):
+            yield depth, node
+            if not _WITH_MORE.isdisjoint(node):
+                following += _named(node).values()
+                following += [node[key] for key in _NESTED if key in node]
+        if not following:
+            return
+        level = following
 
 
 def _flat(level: list[object], root: object, seen: set[int]) -> Iterator[Mapping[str, Any]]:
@@ -74,15 +81,20 @@ def _flat(level: list[object], root: object, seen: set[int]) -> Iterator[Mapping
     queue = deque(level[:_MAX_NODES])
     while queue and len(seen) < _MAX_NODES:
         node = queue.popleft()
-        if not isinstance(node, Mapping) or id(node) in seen:
+        if not isinstance(node, _MAPPING) or id(node) in seen:
             continue
         seen.add(id(node))
-        if "$ref" in node:
-            queue.append(_resolve(node["$ref"], root))
-        for key in _COMPOSITIONS:
-            parts = node.get(key)
-            queue += parts[:_MAX_NODES] if isinstance(parts, list) else []
+        if not _COMPOUND.isdisjoint(node):
+            queue += _composed_of(node, root)
         yield node
+
+
+def _composed_of(node: Mapping[str, Any], root: object) -> Iterator[object]:
+    if "$ref" in node:
+        yield _resolve(node["$ref"], root)
+    for key in _COMPOSITIONS:
+        parts = node.get(key)
+        yield from parts[:_MAX_NODES] if isinstance(parts, list) else ()
 
 
 def _resolve(reference: object, root: object) -> object:
@@ -107,15 +119,10 @@ def _is_position(key: str) -> bool:
 
 def _named(node: Mapping[str, Any]) -> Mapping[str, Any]:
     properties = node.get("properties")
-    return properties if isinstance(properties, Mapping) else {}
-
-
-def _description(node: Mapping[str, Any]) -> list[str]:
-    text = node.get("description")
-    return [text] if isinstance(text, str) and text.strip() else []
+    return properties if properties and isinstance(properties, _MAPPING) else {}
 
 
 def _values(node: Mapping[str, Any]) -> list[str]:
-    listed = node.get("enum")
-    values = list(listed) if isinstance(listed, list) else []
-    return [value for value in [*values, node.get("const")] if isinstance(value, str)]
+    listed, constant = node.get("enum"), node.get("const")
+    values = listed if isinstance(listed, list) else ()
+    return [value for value in (*values, constant) if isinstance(value, str)]

@@ -7,10 +7,20 @@ import os
 import sys
 from collections.abc import Sequence
 
-from langchain_toolrag.cli import evaluate, finetune, lint, search, select
+from langchain_toolrag.cli import (
+    call,
+    evaluate,
+    finetune,
+    ingest,
+    lint,
+    list_tools,
+    search,
+    select,
+    status,
+)
 from langchain_toolrag.errors import ToolRAGError
 
-_COMMANDS = (select, search, lint, evaluate, finetune)
+_COMMANDS = (ingest, list_tools, status, search, call, select, lint, evaluate, finetune)
 _FAILED = 1  # argparse itself exits with 2 for a malformed command line.
 
 

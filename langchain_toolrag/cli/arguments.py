@@ -9,7 +9,9 @@ from typing import TypeAlias, TypedDict
 
 from langchain_core.embeddings import Embeddings
 
+from langchain_toolrag.errors import EmbeddingError
 from langchain_toolrag.index.embedding import NoEmbeddings
+from langchain_toolrag.index.options import IndexOptions
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -19,6 +21,7 @@ class ModelArguments(TypedDict):
 
     embeddings: Embeddings | None
     cache_dir: Path | None
+    index_options: IndexOptions | None
 
 
 def add_tools_argument(command: argparse.ArgumentParser) -> None:
@@ -42,13 +45,93 @@ def add_model_arguments(command: argparse.ArgumentParser) -> None:
         default=Path(os.environ.get("TOOLRAG_CACHE") or Path(home) / "langchain-toolrag"),
         help="where embeddings are kept (default: %(default)s; TOOLRAG_CACHE sets it)",
     )
+    _add_endpoint_arguments(command)
 
 
 def model_of(arguments: argparse.Namespace) -> ModelArguments:
-    """Return what the arguments want a ToolRAG to embed with."""
+    """Return what the arguments want a ToolRAG to embed with.
+
+    Args:
+        arguments: The parsed arguments, those of `add_model_arguments` among them.
+
+    Returns:
+        Keywords of ToolRAG. Behind an endpoint are large models, for which tools are JSON.
+
+    Raises:
+        EmbeddingError: If an endpoint is given without its model, a model without its endpoint,
+            or a key in TOOLRAG_EMB_API_KEY that cannot be one.
+    """
     if arguments.lexical:
-        return {"embeddings": NoEmbeddings(), "cache_dir": None}
-    return {"embeddings": None, "cache_dir": arguments.cache}
+        return {"embeddings": NoEmbeddings(), "cache_dir": None, "index_options": None}
+    if not (arguments.emb_url or arguments.emb_model or arguments.emb_instruction):
+        return {"embeddings": None, "cache_dir": arguments.cache, "index_options": None}
+    return {
+        "embeddings": _endpoint(arguments),
+        "cache_dir": arguments.cache,
+        "index_options": IndexOptions(tool_text="json"),
+    }
+
+
+def _add_endpoint_arguments(command: argparse.ArgumentParser) -> None:
+    endpoint = command.add_argument_group(
+        "embeddings endpoint",
+        "TOOLRAG_EMB_URL, TOOLRAG_EMB_MODEL and TOOLRAG_EMB_INSTRUCTION set the defaults; "
+        "TOOLRAG_EMB_API_KEY is the key.",
+    )
+    endpoint.add_argument(
+        "--emb-url",
+        type=_endpoint_url,
+        metavar="URL",
+        default=os.environ.get("TOOLRAG_EMB_URL") or None,
+        help="embed by an OpenAI-compatible server, such as http://localhost:8000/v1",
+    )
+    endpoint.add_argument(
+        "--emb-model",
+        metavar="NAME",
+        default=os.environ.get("TOOLRAG_EMB_MODEL", ""),
+        help="the name it serves its model under",
+    )
+    endpoint.add_argument(
+        "--emb-instruction",
+        metavar="TEXT",
+        default=os.environ.get("TOOLRAG_EMB_INSTRUCTION", ""),
+        help="what requests are embedded with, for a model that was trained with instructions",
+    )
+
+
+def _endpoint_url(text: str) -> str:
+    """Read an endpoint's address; a wrong one is an error of argparse."""
+    from langchain_toolrag.index.endpoint import embeddings_url  # httpx: a fifth of a second.
+
+    try:
+        return embeddings_url(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _endpoint(arguments: argparse.Namespace) -> Embeddings:
+    from langchain_toolrag.index.endpoint import EndpointEmbeddings
+
+    if not arguments.emb_url:
+        raise EmbeddingError(
+            "--emb-model and --emb-instruction are for an embeddings endpoint: give its address "
+            "by --emb-url or TOOLRAG_EMB_URL, or unset TOOLRAG_EMB_MODEL and "
+            "TOOLRAG_EMB_INSTRUCTION"
+        )
+    if not arguments.emb_model:
+        raise EmbeddingError(
+            f"--emb-url {arguments.emb_url} needs to know which model: give the name it is served "
+            "under by --emb-model or TOOLRAG_EMB_MODEL"
+        )
+    try:
+        return EndpointEmbeddings(
+            arguments.emb_url,
+            model=arguments.emb_model,
+            instruction=arguments.emb_instruction,
+            api_key=os.environ.get("TOOLRAG_EMB_API_KEY"),
+        )
+    except ValueError as error:
+        raise EmbeddingError(str(error)) from error
 
 
 def at_least_one(text: str) -> int:

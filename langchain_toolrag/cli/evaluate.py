@@ -6,12 +6,18 @@ import argparse
 import functools
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tqdm import tqdm
 from typing_extensions import Self
 
-from langchain_toolrag.cli.arguments import Commands, add_model_arguments
+from langchain_toolrag.cli.arguments import (
+    Commands,
+    ModelArguments,
+    add_model_arguments,
+    model_of,
+)
 from langchain_toolrag.evaluation.comparison import Comparison, compare
 from langchain_toolrag.evaluation.contender import Contender, read_contender
 from langchain_toolrag.evaluation.evaluate import Model, evaluate, models_for
@@ -24,7 +30,8 @@ from langchain_toolrag.evaluation.output import refuse_unwritable, write_whole
 from langchain_toolrag.evaluation.plot import plot, refuse_unplottable
 from langchain_toolrag.evaluation.report import Results, as_json, as_lines
 from langchain_toolrag.evaluation.table import as_table
-from langchain_toolrag.index.embedding import NoEmbeddings
+from langchain_toolrag.index.options import IndexOptions
+from langchain_toolrag.index.vector_space import cache_in
 
 _OPTIONS = (
     "default, classic (ToolRAG's algorithm), semantic, text, or a .json file with "
@@ -64,12 +71,11 @@ def register(commands: Commands) -> None:
 
 
 def _evaluate(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
-    contenders = _contenders(parser, arguments)
+    model = model_of(arguments)
+    contenders = [_indexed(each, model["index_options"]) for each in _contenders(parser, arguments)]
     _refuse_files(arguments)
     sets = _sets(parser, arguments)
-    models = models_for(contenders, arguments.cache)
-    if arguments.lexical:
-        models = dict.fromkeys(models, Model(NoEmbeddings()))
+    models = _models(contenders, model, arguments.cache)
     with _Bar() as bar:
         results = {
             each.name: [evaluate(labelled, each, models[each.name], bar) for labelled in sets]
@@ -90,6 +96,24 @@ def _contenders(parser: argparse.ArgumentParser, arguments: argparse.Namespace) 
         if arguments.lexical and contender.needs_vectors:
             parser.error(f"--lexical: {contender.name} is nothing without an embedding model")
     return contenders
+
+
+def _indexed(contender: Contender, options: IndexOptions | None) -> Contender:
+    """Return the contender with what a model wants indexed, unless it says so itself."""
+    says_so = contender.index_options is not None or contender.way == "classic"
+    return contender if says_so else replace(contender, index_options=options)
+
+
+def _models(
+    contenders: Sequence[Contender], given: ModelArguments, cache: Path
+) -> dict[str, Model]:
+    """Return the model of each contender; one that is given is every one's."""
+    embeddings, cache_dir = given["embeddings"], given["cache_dir"]
+    if embeddings is None:
+        return models_for(contenders, cache)
+    known = None if cache_dir is None else cache_in(cache_dir, embeddings)
+    model = Model(embeddings) if known is None else Model(embeddings, known)
+    return {contender.name: model for contender in contenders}
 
 
 def _sets(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> list[LabelledSet]:

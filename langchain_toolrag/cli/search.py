@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
+from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.files import read_tools
 from langchain_toolrag.cli.arguments import (
     Commands,
     add_model_arguments,
-    add_tools_argument,
     at_least_one,
     model_of,
 )
+from langchain_toolrag.cli.directory import rag_over
 from langchain_toolrag.cli.progress import progress_bar
 from langchain_toolrag.toolrag import ToolRAG
 from langchain_toolrag.types import Finding, Hit
@@ -30,7 +32,18 @@ def register(commands: Commands) -> None:
         metavar="QUERY",
         help="words, names, a server's name, select:NAME,NAME, or words with +word",
     )
-    add_tools_argument(search)
+    where = search.add_mutually_exclusive_group(required=True)
+    where.add_argument(
+        "--tools",
+        metavar="SOURCE",
+        help="FILE.json, FILE.jsonl, FILE.py:ATTRIBUTE or module:attribute",
+    )
+    where.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="what `toolrag ingest` wrote; its vectors are kept in it",
+    )
     search.add_argument(
         "--max-results",
         type=at_least_one,
@@ -43,7 +56,7 @@ def register(commands: Commands) -> None:
 
 
 def _search(arguments: argparse.Namespace) -> int:
-    with ToolRAG(read_tools(arguments.tools), **model_of(arguments)) as rag:
+    with _rag(arguments) as rag:
         if not arguments.lexical:
             with progress_bar("embedding") as advance:
                 rag.index(progress=advance)
@@ -51,9 +64,15 @@ def _search(arguments: argparse.Namespace) -> int:
         print(
             json.dumps(_as_json(finding, rag), ensure_ascii=False, indent=2)
             if arguments.json
-            else _as_table(finding, rag)
+            else _as_table(finding, rag, by_id=arguments.data is not None)
         )
     return 0
+
+
+def _rag(arguments: argparse.Namespace) -> ToolRAG:
+    if arguments.data is not None:
+        return rag_over(ToolDirectory(arguments.data), arguments)
+    return ToolRAG(read_tools(arguments.tools), **model_of(arguments))
 
 
 def _as_json(finding: Finding, rag: ToolRAG) -> dict[str, Any]:
@@ -74,11 +93,15 @@ def _as_json(finding: Finding, rag: ToolRAG) -> dict[str, Any]:
     }
 
 
-def _as_table(finding: Finding, rag: ToolRAG) -> str:
-    names = [rag.catalogue.entries[hit.id].document.bound_name for hit in finding.hits]
+def _as_table(finding: Finding, rag: ToolRAG, *, by_id: bool) -> str:
+    """Return the tools found; those of a directory by their ids, which `toolrag call` takes."""
+    names = [
+        hit.id if by_id else rag.catalogue.entries[hit.id].document.bound_name
+        for hit in finding.hits
+    ]
     width = max(map(len, ["tool", *names]))
     lines = [f"{'tool':{width}}  {'score':>6}  description"] if names else ["no tool was found"]
-    lines += [_row(hit, rag, width) for hit in finding.hits]
+    lines += [_row(name, hit, rag, width) for name, hit in zip(names, finding.hits, strict=True)]
     if finding.missing:
         lines.append(f"no tool is named {', '.join(finding.missing)}")
     if finding.confidence is not None and names:
@@ -88,8 +111,7 @@ def _as_table(finding: Finding, rag: ToolRAG) -> str:
     return "\n".join(lines)
 
 
-def _row(hit: Hit, rag: ToolRAG, width: int) -> str:
-    document = rag.catalogue.entries[hit.id].document
-    line = " ".join(document.description.split())
+def _row(name: str, hit: Hit, rag: ToolRAG, width: int) -> str:
+    line = " ".join(rag.catalogue.entries[hit.id].document.description.split())
     shown = line if len(line) <= _DESCRIPTION else f"{line[: _DESCRIPTION - 1]}…"
-    return f"{document.bound_name:{width}}  {hit.score:>6.3f}  {shown}"
+    return f"{name:{width}}  {hit.score:>6.3f}  {shown}"

@@ -45,7 +45,10 @@ def register(commands: Commands) -> None:
 def _select(arguments: argparse.Namespace) -> int:
     messages = [*_history(arguments.history), {"role": "user", "content": arguments.query}]
     tools = read_tools(arguments.tools)
-    with ToolRAG(tools, options=_options(arguments), **model_of(arguments)) as rag:
+    model = model_of(arguments)
+    if arguments.classic:
+        model["index_options"] = None  # ToolRAG's algorithm has an index of its own.
+    with ToolRAG(tools, options=_options(arguments), **model) as rag:
         if not arguments.lexical:
             _embed(rag)
         start = time.perf_counter()

@@ -164,8 +164,13 @@ def _apply_once(adapter: Adapter) -> None:
         for side in get_args(Side):
             adapter.apply(np.ones((1, dim), np.float32), side)
         return
-    layers = adapter.deltas()
-    if not layers or 2 * len(layers) != len(adapter.tensors):
-        raise ValueError(f"{len(adapter.tensors)} weights for {len(layers)} layers")
-    if any(delta.ndim != 2 for delta in layers.values()):
-        raise ValueError("some are no matrices")
+    tensors = adapter.tensors
+    layers = [name.removesuffix(_UP) for name in tensors if name.endswith(_UP)]
+    if not layers or 2 * len(layers) != len(tensors):
+        raise ValueError(f"{len(tensors)} weights for {len(layers)} layers")
+    shapes = {layer: (tensors[layer + _UP].shape, tensors[layer + _DOWN].shape) for layer in layers}
+    for layer, (up, down) in shapes.items():
+        if len(up) != 2 or len(down) != 2 or up[1] != down[0]:
+            raise ValueError(
+                f"{layer} has weights of shape {up} and {down}, no matrices to multiply"
+            )

@@ -30,6 +30,7 @@ _UNSPACED = re.compile(
     r"\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002fa1f]+"
 )
 _ASCII_WORD = re.compile(r"[a-z]+")
+_LONGEST_KEPT = 64  # In characters; longer ones are data, which would fill the memory.
 
 
 class _Stemmer(threading.local):
@@ -54,12 +55,11 @@ def terms(text: str, analyser: Analyser = "stemmed") -> list[str]:
     """
     if analyser == "raw":
         return text.lower().split()
-    found: list[str] = []
-    for word in split_words(fold_accents(text)):
-        for part in _pairs(word):
-            if part not in STOP_WORDS:
-                found.append(_stem(part) if _ASCII_WORD.fullmatch(part) else part)
-    return found
+    return [
+        term
+        for part in text.split()
+        for term in (_kept_terms(part) if len(part) <= _LONGEST_KEPT else _terms(part))
+    ]
 
 
 def query_terms(text: str, analyser: Analyser = "stemmed") -> list[str]:
@@ -69,6 +69,17 @@ def query_terms(text: str, analyser: Analyser = "stemmed") -> list[str]:
     """
     found = terms(text, analyser)
     return found if analyser == "raw" else list(dict.fromkeys(found))
+
+
+def _terms(part: str) -> tuple[str, ...]:
+    """Return the terms of what has no white space in it."""
+    words = (each for word in split_words(fold_accents(part)) for each in _pairs(word))
+    wanted = (word for word in words if word not in STOP_WORDS)
+    return tuple(_stem(word) if _ASCII_WORD.fullmatch(word) else word for word in wanted)
+
+
+# The same words come again and again, in tools as in requests.
+_kept_terms = functools.lru_cache(maxsize=50_000)(_terms)
 
 
 def fold_accents(text: str) -> str:

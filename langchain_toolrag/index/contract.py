@@ -55,8 +55,20 @@ class Index(Protocol):
         filter: ToolFilter | None = None,
         *,
         dense: bool = True,
+        along: Sequence[str] = (),
     ) -> Evidence:
-        """Return what speaks for the best tools of every source."""
+        """Return what speaks for the best tools of every source.
+
+        Args:
+            query: A request; `select:A,B` and `+word` are understood.
+            candidate_k: How many tools each source puts forward.
+            filter: Which tools may be returned.
+            dense: Whether to embed the query.
+            along: Queries that will be asked too; an index may embed them with this one, or not.
+
+        Returns:
+            The evidence for `query` alone.
+        """
 
     async def aevidence(
         self,
@@ -65,5 +77,6 @@ class Index(Protocol):
         filter: ToolFilter | None = None,
         *,
         dense: bool = True,
+        along: Sequence[str] = (),
     ) -> Evidence:
         """Return the same as `evidence`, without blocking the event loop."""

@@ -71,12 +71,13 @@ class DenseIndex:
     size: int = 0
     _memory: _Memory | None = None
 
-    def with_rows(self, slots: Sequence[int], rows: Vectors) -> DenseIndex:
+    def with_rows(self, slots: Sequence[int], rows: Vectors, room: int = 0) -> DenseIndex:
         """Return a copy with rows added; this index stays as it is.
 
         Args:
             slots: Their slots; none has a row yet.
             rows: Shape `(len(slots), dim)`.
+            room: How many slots there will be, if that is known: rows are copied less often.
 
         Returns:
             The copy.
@@ -84,7 +85,7 @@ class DenseIndex:
         at = np.array(slots, np.intp)
         size = self.size + len(at)
         span = max(len(self.present), int(at.max(initial=-1)) + 1)
-        memory = self._memory_for(at, span, size)
+        memory = self._memory_for(at, max(span, room), size)
         memory.rows[at] = rows
         memory.written[at] = True
         present = np.zeros(span, np.bool_)
@@ -125,12 +126,12 @@ class DenseIndex:
             return np.zeros((0, self.dim), np.float32)
         return self._memory.rows[np.asarray(slots, np.intp)].astype(np.float32)
 
-    def _memory_for(self, slots: Slots, span: int, size: int) -> _Memory:
+    def _memory_for(self, slots: Slots, room: int, size: int) -> _Memory:
         """Return memory that new rows can be written to: the old, or a larger copy of it."""
         kind = np.float16 if size > _MOST_SINGLE else np.float32
         if self._memory is not None and self._memory.takes(slots, kind):
             return self._memory
-        capacity = max(span, int(_GROWTH * len(self.present)))
+        capacity = max(room, int(_GROWTH * len(self.present)))
         memory = _Memory(np.zeros((capacity, self.dim), kind), np.zeros(capacity, np.bool_))
         if self._memory is not None:
             old = len(self.present)

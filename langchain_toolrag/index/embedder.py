@@ -7,13 +7,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.errors import EmbeddingError
 from langchain_toolrag.index.cache import KnownVectors, VectorMemory, text_key
-from langchain_toolrag.index.embedding import MiniLMEmbeddings, model_name, unit_vectors
+from langchain_toolrag.index.embedding import (
+    MiniLMEmbeddings,
+    WritesRequests,
+    model_name,
+    unit_vectors,
+)
 from langchain_toolrag.index.heads import HeadedEmbeddings
-from langchain_toolrag.types import Vector
+from langchain_toolrag.types import Vector, Vectors
 
 logger = logging.getLogger(__name__)
 
@@ -88,9 +94,11 @@ class Embedder:
         """Return whether the model knows the script of a text; only of MiniLM is it known."""
         base = self._base
         is_english = isinstance(base, MiniLMEmbeddings) and base.is_default
+        if not is_english or text.isascii():
+            return True
         letters = [char for char in text if char.isalpha()]
         latin = sum(char <= _LAST_LATIN for char in letters)
-        return not is_english or 2 * latin >= len(letters)
+        return 2 * latin >= len(letters)
 
     def documents(self, texts: Sequence[str]) -> dict[str, Vector]:
         """Embed texts, shortest first so that a batch wastes little on padding.
@@ -124,17 +132,36 @@ class Embedder:
         """
         if not self._keeps_requests:
             return
-        if self._is_symmetric:
-            self.documents(texts)
+        written = [self._written(text) for text in texts]
+        if None not in written:
+            self.documents([text for text in written if text is not None])
         else:
             for text in texts:
                 self.query(text)
 
-    def query(self, text: str) -> Vector:
+    def probes(self, texts: Sequence[str]) -> Vectors:
+        """Embed texts that stand for requests, in batches, and keep them as those of tools are.
+
+        Args:
+            texts: The texts; none of a user's.
+
+        Returns:
+            Unit vectors, shape `(len(texts), dim)`, in the order of the texts.
+
+        Raises:
+            EmbeddingError: As in `documents`.
+        """
+        written = [self._written(text) or text for text in texts]
+        vectors = self.documents(written)
+        return np.stack([vectors[text] for text in written])
+
+    def query(self, text: str, along: Sequence[str] = ()) -> Vector:
         """Embed one query.
 
         Args:
             text: The query.
+            along: Queries that will be asked too. A model whose requests can be written as tools
+                embeds those it has not seen lately in the same run, which takes less time.
 
         Returns:
             Its unit vector, of shape `(dim,)`; zero if the model's is zero or not finite.
@@ -146,37 +173,52 @@ class Embedder:
         if known is not None:
             return known
         self.raise_if_resting()
+        texts = self._together(text, along)
+        model = self.embeddings
         try:
-            raw = self.embeddings.embed_query(text)
+            raw = (
+                [model.embed_query(text)]
+                if len(texts) == 1
+                else model.embed_documents(self._as_tools(texts))
+            )
         # A model may raise anything: it may be a server on the other side of the world.
         except Exception as error:
             raise self._failed(error) from error
-        return self._made(text, raw)
+        return self._made(texts, raw)
 
-    async def aquery(self, text: str) -> Vector:
+    async def aquery(self, text: str, along: Sequence[str] = ()) -> Vector:
         """Embed one query without blocking the event loop; otherwise as `query`."""
         known = self._cached_request(text)
         if known is not None:
             return known
         self.raise_if_resting()
+        texts = self._together(text, along)
+        model = self.embeddings
         try:
-            raw = await self.embeddings.aembed_query(text)
+            raw = (
+                [await model.aembed_query(text)]
+                if len(texts) == 1
+                else await model.aembed_documents(self._as_tools(texts))
+            )
         except Exception as error:
             raise self._failed(error) from error
-        return self._made(text, raw)
+        return self._made(texts, raw)
 
     @property
     def _base(self) -> Embeddings:
         model = self.embeddings
         return model.base if isinstance(model, HeadedEmbeddings) else model
 
-    @property
-    def _is_symmetric(self) -> bool:
-        """Whether a request and a tool's text of the same words have the same vector."""
-        return isinstance(self.embeddings, MiniLMEmbeddings)
+    def _written(self, text: str) -> str | None:
+        """Return the text of a tool that has a request's vector; None where it is not known."""
+        model = self.embeddings
+        if isinstance(model, MiniLMEmbeddings):
+            return text
+        return model.request_text(text) if isinstance(model, WritesRequests) else None
 
     def _request_key(self, text: str) -> bytes:
-        return text_key(text if self._is_symmetric else f"request\0{text}")
+        written = self._written(text)
+        return text_key(f"request\0{text}" if written is None else written)
 
     def _cached_request(self, text: str) -> Vector | None:
         key = self._request_key(text)
@@ -185,13 +227,26 @@ class Embedder:
             return recent
         return self._cached({text: key}).get(text)
 
-    def _made(self, text: str, raw: Any) -> Vector:
-        vector: Vector = self._worked(lambda: self._checked([raw], 1)[0])
-        if vector.any():
-            self._recent.put({self._request_key(text): vector})
+    def _together(self, text: str, along: Sequence[str]) -> list[str]:
+        """Return the queries that are embedded in one run with a query, itself first."""
+        if self._written(text) is None:
+            return [text]
+        unknown = (other for other in along if self._cached_request(other) is None)
+        return list(dict.fromkeys((text, *unknown)))
+
+    def _as_tools(self, texts: Sequence[str]) -> list[str]:
+        return [self._written(text) or text for text in texts]
+
+    def _made(self, texts: Sequence[str], raw: Sequence[Any]) -> Vector:
+        """Check the vectors of queries, keep them, and return the first."""
+        vectors: Vectors = self._worked(lambda: self._checked(raw, len(texts)))
+        keys = map(self._request_key, texts)
+        usable = {key: vector for key, vector in zip(keys, vectors, strict=True) if vector.any()}
+        self._recent.put(usable)
         if self._keeps_requests:
-            self._keep({self._request_key(text): vector})
-        return vector
+            self._keep(usable)
+        first: Vector = vectors[0]
+        return first
 
     def _cached(self, keys: Mapping[str, bytes]) -> dict[str, Vector]:
         if self._cache is None:

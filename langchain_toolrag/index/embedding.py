@@ -15,7 +15,7 @@ import logging
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -35,6 +35,14 @@ PACKAGED_ADAPTER = "packaged"
 
 _SMALLEST_NORM = 1e-6
 _NEARLY_UNIT = 1e-6
+
+
+@runtime_checkable
+class WritesRequests(Protocol):
+    """A model that puts an instruction in front of a request and embeds it as any other text."""
+
+    def request_text(self, text: str) -> str:
+        """Return the text whose vector, as that of a tool, is the vector of a request."""
 
 
 class MiniLMEmbeddings(Embeddings):

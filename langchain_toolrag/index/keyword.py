@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -63,7 +63,7 @@ class _Bearer(NamedTuple):
     """A tool that answers to a name; `forms` are the words of all its names."""
 
     slot: int
-    forms: set[tuple[str, ...]]
+    forms: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,9 +139,8 @@ class KeywordIndex:
         """Return whether a query is names of tools and nothing else."""
         if query.selected is not None or self._named(query.text):
             return True
-        tokens = [token.strip(_PUNCTUATION) for token in _LISTED.split(query.text)]
-        named = [_looks_like_identifier(token) and bool(self._named(token)) for token in tokens]
-        return bool(named) and all(named)
+        tokens = (token.strip(_PUNCTUATION) for token in _LISTED.split(query.text))
+        return all(_looks_like_identifier(token) and self._named(token) for token in tokens)
 
     def server(self, query: KeywordQuery) -> str:
         """Return the key of the server that the whole query names, `mcp__` before it or not.
@@ -202,15 +201,15 @@ def _looks_like_identifier(token: str) -> bool:
     return bool(_CAMEL_HUMP.search(token)) or any(mark in token for mark in "_-./:")
 
 
-def _spellings(forms: set[tuple[str, ...]]) -> set[str]:
+def _spellings(forms: Iterable[tuple[str, ...]]) -> set[str]:
     """Return the comparable forms of a tool's names."""
     return {comparable("".join(words)) for words in forms} - {""}
 
 
-def _word_forms(document: ToolDocument) -> set[tuple[str, ...]]:
+def _word_forms(document: ToolDocument) -> tuple[tuple[str, ...], ...]:
     """Return the words of what a tool answers to: name, id, and the name without its server."""
-    names = (document.name, document.id, document.bound_name)
-    return {*map(split_words, names), *_leaves(document)}
+    names = {document.name, document.id, document.bound_name}
+    return tuple({*map(split_words, names), *_leaves(document)})
 
 
 def _leaves(document: ToolDocument) -> Iterator[tuple[str, ...]]:

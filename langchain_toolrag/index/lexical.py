@@ -20,6 +20,7 @@ References:
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +42,7 @@ def inverse_document_frequency(size: int, count: int) -> float:
     return math.log(1 + (size - count + 0.5) / (count + 0.5))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LexicalIndex:
     """BM25 over one list of terms a tool; immutable.
 
@@ -121,9 +122,8 @@ class LexicalIndex:
         """
         scores = np.zeros(len(self.lengths), np.float32)
         known = [self.postings.by_word[term] for term in query if term in self.postings.by_word]
-        average = self.lengths.sum() / self.size if known else 1.0
         for posting in known:
-            scores[posting.slots] += self._weights(posting, average)
+            scores[posting.slots] += self._weights(posting)
         return scores
 
     def spread(self, scores: NDArray[np.float32]) -> tuple[float, float]:
@@ -136,12 +136,18 @@ class LexicalIndex:
         variance = float(exact @ exact) / self.size - mean * mean
         return mean, max(variance, 0.0) ** 0.5
 
-    def _weights(self, posting: Posting, average: float) -> NDArray[np.float32]:
+    @functools.cached_property
+    def _norms(self) -> NDArray[np.float64]:
+        """How much its length is held against each tool, by slot."""
+        average = self.lengths.sum() / self.size
+        norms: NDArray[np.float64] = _K1 * (1 - _B + _B * self.lengths / average)
+        return norms
+
+    def _weights(self, posting: Posting) -> NDArray[np.float32]:
         """Return what a term adds to the score of each tool that has it."""
         slots, counts = posting
         rarity = inverse_document_frequency(self.size, len(slots))
-        norms = _K1 * (1 - _B + _B * self.lengths[slots] / average)
-        weights = rarity * counts * (_K1 + 1) / (counts + norms)
+        weights = rarity * counts * (_K1 + 1) / (counts + self._norms[slots])
         return weights.astype(np.float32)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -28,7 +29,15 @@ def tool_rows(
     Raises:
         EmbeddingError: If embedding fails.
     """
-    texts = [view_texts(document, options) for document in documents]
-    vectors = embedder.documents([text for views in texts for text, _ in views])
-    rows = [sum(weight * vectors[text] for text, weight in views) for views in texts]
-    return np.array(rows, np.float32)
+    views = [view_texts(document, options) for document in documents]
+    texts, weights = zip(*chain.from_iterable(views), strict=True)
+    vectors = embedder.documents(texts)
+    weighted = np.array([vectors[text] for text in texts], np.float32)
+    weighted *= np.array(weights, np.float32)[:, np.newaxis]
+    counts = np.array([len(of_one) for of_one in views])
+    first = np.cumsum(counts) - counts
+    rows: Vectors = weighted[first]
+    for place in range(1, counts.max()):
+        longer = counts > place
+        rows[longer] += weighted[first[longer] + place]
+    return rows

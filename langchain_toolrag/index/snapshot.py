@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress, count
+from itertools import compress, count, starmap
 from operator import is_, not_
 
 import numpy as np
@@ -113,7 +113,8 @@ class Snapshot:
         """
         slots = {identity: self.slots[identity] for identity in ids}
         added = list(slots.values())
-        dense = (self.dense or DenseIndex(rows.shape[1])).with_rows(added, rows)
+        known_rows = self.dense or DenseIndex(rows.shape[1])
+        dense = known_rows.with_rows(added, rows, len(self.ids))
         known = self.peaks
         peaks = known.with_rows(added, dense) if known else Peaks.of(probes, dense)
         waiting = [identity for identity in self.waiting if identity not in slots]
@@ -237,9 +238,10 @@ class Snapshot:
         if len(slots) > k > 0:
             among = scores[slots]
             least = np.partition(among, -k)[-k]
-            above, level = slots[among > least], slots[among == least]
-            first = level[np.argsort(self.places[level])]
-            slots = np.concatenate((above, first[: k - len(above)]))
+            slots = slots[among >= least]
+            if len(slots) > k:
+                order = np.lexsort((self.places[slots], -scores[slots]))
+                slots = slots[order[:k]]
         chosen: list[int] = slots.tolist() if k > 0 else []
         return chosen
 
@@ -258,7 +260,7 @@ class Snapshot:
             self.lexical.coverage(words, slots).tolist(),
             strict=True,
         )
-        return tuple(ToolEvidence(*values) for values in columns)
+        return tuple(starmap(ToolEvidence, columns))
 
     def _statistics(self, found: _Found) -> ScoreStatistics:
         if not self.documents:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.errors import EmbeddingError, StillLoadingError
@@ -195,6 +194,7 @@ class ToolIndex:
         filter: ToolFilter | None = None,
         *,
         dense: bool = True,
+        along: Sequence[str] = (),
     ) -> Evidence:
         """Return what speaks for the best tools of every source.
 
@@ -203,6 +203,7 @@ class ToolIndex:
             candidate_k: How many tools each source puts forward.
             filter: Which tools may be returned; applied before the best are taken.
             dense: Whether to embed the query.
+            along: Queries that will be asked too; they may be embedded in one run with this one.
 
         Returns:
             Evidence for at most three times `candidate_k` tools and every exactly named one.
@@ -216,7 +217,7 @@ class ToolIndex:
         if dense and self._snapshot.documents:
             self._refuse_to_wait()
             self.embed()
-            vector = self.embedder.query(parsed.text)
+            vector = self.embedder.query(parsed.text, _texts(along))
         return self._answer(parsed, vector, candidate_k, filter)
 
     async def aevidence(
@@ -226,6 +227,7 @@ class ToolIndex:
         filter: ToolFilter | None = None,
         *,
         dense: bool = True,
+        along: Sequence[str] = (),
     ) -> Evidence:
         """Return the same as `evidence`, without blocking the event loop.
 
@@ -234,6 +236,7 @@ class ToolIndex:
             candidate_k: How many tools each source puts forward.
             filter: Which tools may be returned.
             dense: Whether to embed the query.
+            along: Queries that will be asked too; they may be embedded in one run with this one.
 
         Returns:
             Evidence, as `evidence` returns it.
@@ -247,7 +250,7 @@ class ToolIndex:
             self._refuse_to_wait()
             if self._snapshot.pending:
                 await asyncio.to_thread(self.embed)
-            vector = await self.embedder.aquery(parsed.text)
+            vector = await self.embedder.aquery(parsed.text, _texts(along))
         return self._answer(parsed, vector, candidate_k, filter)
 
     def after_fork(self) -> None:
@@ -269,8 +272,7 @@ class ToolIndex:
         known = self._snapshot.probes
         if known is not None:
             return known
-        vectors = self.embedder.documents(PROBES)
-        return np.stack([vectors[probe] for probe in PROBES])
+        return self.embedder.probes(PROBES)
 
     def _store(self, documents: Sequence[ToolDocument], rows: Vectors, probes: Vectors) -> None:
         """Add rows to the state as it is now: documents may have changed while they were made."""
@@ -304,3 +306,8 @@ class ToolIndex:
         self._starting = threading.Lock()
         self._writing = threading.Lock()
         self._embedding = threading.Lock()
+
+
+def _texts(queries: Sequence[str]) -> list[str]:
+    """Return what is embedded of queries."""
+    return [parse_query(query).text for query in queries]

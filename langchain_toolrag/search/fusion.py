@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from langchain_toolrag.types import Evidence, Hit, ScoreStatistics, ToolEvidence, ToolId
@@ -95,7 +94,7 @@ def _rescaled(hits: Iterable[Hit], own: Evidence, other: Evidence) -> Iterator[H
     from_, to = own.statistics, other.statistics
     stretch = to.dense_deviation / from_.dense_deviation if from_.dense_deviation else 1.0
     for hit in hits:
-        yield replace(hit, score=to.dense_mean + (hit.score - from_.dense_mean) * stretch)
+        yield hit._replace(score=to.dense_mean + (hit.score - from_.dense_mean) * stretch)
 
 
 def blend(plain: Sequence[Hit], contextual: Sequence[Hit], share: float) -> list[Hit]:

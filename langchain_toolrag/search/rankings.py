@@ -24,12 +24,14 @@ class Question:
         filter: Which tools may be returned.
         candidate_k: How many tools each source puts forward.
         dense: Whether to embed the query.
+        along: Queries that the plan will ask too; they can be embedded with this one.
     """
 
     query: str
     filter: ToolFilter | None = None
     candidate_k: int = CANDIDATES
     dense: bool = True
+    along: tuple[str, ...] = ()
 
 
 Ranking: TypeAlias = Generator[Question, Evidence, list[Hit]]
@@ -73,7 +75,8 @@ def by_everything(
     parts = [] if any(tool.exact for tool in evidence.tools) else parts_of(request)
     of_parts: list[Evidence] = []
     for part in parts:
-        of_parts.append((yield Question(part, filter, candidates, dense=dense)))
+        question = Question(part, filter, candidates, dense=dense, along=tuple(parts))
+        of_parts.append((yield question))
     return Fused(with_parts(hits, evidence, of_parts), evidence)
 
 

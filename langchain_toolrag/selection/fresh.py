@@ -73,8 +73,8 @@ def hybrid(
         return Found()
     candidates = max(CANDIDATES, options.cutoff.limit)
     fused = yield from by_everything(query, candidates, filter, dense=dense)
-    words = parse_query(query).text
-    if not fused.hits and words != query:  # "Select: a song", "+Alice": no operators, words.
+    # "Select: a song", "+Alice": no operators, words.
+    if not fused.hits and (words := parse_query(query).text) != query:
         fused = yield from by_everything(words, candidates, filter, dense=dense)
     hits, evidence = fused.hits, fused.evidence
     sure = at_best = confidence(evidence, hits)

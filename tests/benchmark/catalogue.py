@@ -114,6 +114,7 @@ SEVERAL_PARTS = (
 )
 NAMES = "Maria Otto Priya Ahmed Chen Olga Diego Fatima Lars Yuki Amara Noah Ines Tom Zoe Ravi"
 CLASSIC = "classic path"
+MOST_PARTS = 4  # Of a request; so few tools are never embedded together here.
 
 
 class MadeUpToolVectors(MiniLMEmbeddings):
@@ -129,7 +130,7 @@ class MadeUpToolVectors(MiniLMEmbeddings):
         self.words, self.vectors = {}, np.zeros((0, 384), np.float32)
 
     def embed_documents(self, texts):
-        if set(texts) <= set(PROBES):  # They are requests.
+        if set(texts) <= set(PROBES) or len(texts) <= MOST_PARTS:  # They are requests.
             return self._encode(texts)
         split = [set(re.split(r"[\W_]+", text.lower())) for text in texts]
         new = set(itertools.chain.from_iterable(split)) - self.words.keys()

@@ -1,12 +1,16 @@
+import copy
 import re
 
-from hypothesis import given, settings
+from fakes import make_tool
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_toolrag.catalogue.catalogue import build_catalogue
+from langchain_toolrag.catalogue.catalogue import build_catalogue, extended, reduced
 from langchain_toolrag.catalogue.document import document_of, identify
 from langchain_toolrag.catalogue.names import bound_name, clean, comparable, split_words
 from langchain_toolrag.catalogue.schema import argument_words
+from langchain_toolrag.errors import DuplicateToolError
 
 PROVIDERS_TAKE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -149,3 +153,113 @@ def test_any_definition_with_a_name_is_a_tool(definition):
     assert document.name == definition["name"]
     assert document.id == identify(definition)
     assert PROVIDERS_TAKE.fullmatch(document.bound_name)
+
+
+BROKEN = {"properties": {"a": {"$ref": "#/$defs/Missing"}}}
+SHARED_NAMES = ("send", "work_send", "notes.create", "notes/create", "notes__create", "work/send")
+
+
+def _tool(kind, name, server, description, identity):
+    if kind == "provider":
+        return {"type": "web_search_1", "name": name}
+    if kind == "tool":
+        return make_tool(name, description, server=server)
+    schema = BROKEN if kind == "broken" else {"properties": {"to": {"type": "string"}}}
+    definition = {"name": name, "description": description, "parameters": schema}
+    return {**definition, "server": server, "id": identity}
+
+
+tools = st.builds(
+    _tool,
+    st.sampled_from(["definition", "definition", "tool", "broken", "provider"]),
+    st.sampled_from(SHARED_NAMES) | st.from_regex(r"[a-z]{1,3}", fullmatch=True),
+    st.sampled_from([None, "work", "home"]),
+    st.sampled_from(["", "Sends it."]),
+    st.sampled_from([None, None, "send", "a"]),
+)
+ways = st.sampled_from(["raise", "prefix"])
+
+
+def told_by(catalogue):
+    """All that can be asked of a catalogue."""
+    documents = catalogue.documents
+    names = {name for each in documents for name in (each.id, each.name, each.bound_name)}
+    return (
+        documents,
+        [id(tool) for tool in catalogue.originals],
+        [id(tool) for tool in catalogue.passed_through],
+        [id(entry.tool) for entry in catalogue],
+        [convert_to_openai_tool(entry.bound) for entry in catalogue],
+        list(map(convert_to_openai_tool, catalogue.bound.values())),
+        [(entry.runnable is None, entry.tokens) for entry in catalogue],
+        (catalogue.digest, catalogue.tokens, dict(catalogue.rejected)),
+        {name: (catalogue.id_of(name), catalogue.called(name)) for name in {*names, *SHARED_NAMES}},
+    )
+
+
+def outcome(make):
+    try:
+        return told_by(make())
+    except DuplicateToolError:
+        return DuplicateToolError
+
+
+def catalogue_of(given, way):
+    """A catalogue of tools; an example in which there is none is left out."""
+    try:
+        return build_catalogue(given, on_duplicate=way)
+    except DuplicateToolError:
+        assume(False)
+
+
+@laws
+@given(st.lists(tools, max_size=8), st.lists(tools, max_size=3), ways)
+def test_an_extended_catalogue_is_the_one_made_of_all_tools(there, more, way):
+    catalogue = catalogue_of(there, way)
+    found = outcome(lambda: extended(catalogue, more, on_duplicate=way))
+    assert found == outcome(lambda: build_catalogue([*there, *more], on_duplicate=way))
+
+
+@laws
+@given(st.lists(tools, max_size=8), ways, st.data())
+def test_a_reduced_catalogue_is_the_one_made_of_the_tools_that_stay(there, way, data):
+    catalogue = catalogue_of(there, way)
+    ids = data.draw(st.sets(st.sampled_from(list(catalogue.entries) or [""])), "ids")
+    assume("" not in ids)
+    gone = {id(catalogue.entries[identity].tool) for identity in ids}
+    staying = [tool for tool in catalogue.originals if id(tool) not in gone]
+    found = told_by(reduced(catalogue, ids, on_duplicate=way))
+    assert found == told_by(build_catalogue(staying, on_duplicate=way))
+
+
+@laws
+@given(st.lists(st.lists(tools, min_size=1, max_size=3), min_size=1, max_size=5), ways, st.data())
+def test_a_catalogue_stays_the_same_however_it_came_to_be(steps, way, data):
+    catalogue = build_catalogue([])
+    for more in steps:
+        try:
+            catalogue = extended(catalogue, more, on_duplicate=way)
+        except DuplicateToolError:
+            continue
+        leaving = data.draw(st.sampled_from([None, *catalogue.entries]), "leaving")
+        catalogue = reduced(catalogue, [leaving] if leaving else [], on_duplicate=way)
+    assert told_by(catalogue) == told_by(build_catalogue(catalogue.originals, on_duplicate=way))
+
+
+@laws
+@given(st.lists(tools, max_size=6), st.lists(tools, max_size=3), ways, st.data())
+def test_a_catalogue_is_the_same_with_a_known_one_and_without(there, more, way, data):
+    known = catalogue_of(there, way)
+    others = [copy.deepcopy(tool) if isinstance(tool, dict) else tool for tool in there]
+    for tool in others:
+        if isinstance(tool, dict) and "parameters" in tool and data.draw(st.booleans(), "changed"):
+            tool["parameters"]["properties"]["new"] = data.draw(st.sampled_from([{}, BROKEN]))
+    given = data.draw(st.permutations([*others, *more]), "given")
+    found = outcome(lambda: build_catalogue(given, on_duplicate=way, known=known))
+    assert found == outcome(lambda: build_catalogue(given, on_duplicate=way))
+
+
+@laws
+@given(names, names)
+def test_words_do_not_depend_on_what_white_space_parts_them_from(one, other):
+    assert split_words(f"{one} {other}") == split_words(one) + split_words(other)

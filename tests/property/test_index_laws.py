@@ -146,6 +146,12 @@ def test_terms_do_not_depend_on_white_space_around_them(text):
 
 
 @laws
+@given(st.text(max_size=30), st.text(max_size=30), st.sampled_from(" \n\u00a0\u3000"))
+def test_terms_do_not_depend_on_what_white_space_parts_them_from(one, other, space):
+    assert terms(one + space + other) == terms(one) + terms(other)
+
+
+@laws
 @given(sets_of_documents, st.data())
 def test_a_selection_finds_the_tools_of_the_names_in_it_and_no_others(known, data):
     all_names = sorted({document.name for document in known} | {"unknown_tool"})

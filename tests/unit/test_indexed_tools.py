@@ -5,7 +5,7 @@ import pytest
 from fakes import BrokenEmbeddings, HashingEmbeddings, make_catalogue, make_tool
 from langchain_core.tools import StructuredTool
 
-from langchain_toolrag import ToolRAG
+from langchain_toolrag import SelectionOptions, ToolRAG
 from langchain_toolrag.errors import (
     DuplicateToolError,
     EmbeddingError,
@@ -99,6 +99,37 @@ class TestAdd:
         rag = toolrag([dotted])
         assert rag.tools[0].name == "ns__dotted"
         assert dotted.name == "ns.dotted"
+
+    def test_a_tool_that_was_changed_in_place_is_indexed_anew(self, rag, tools):
+        tools[0].description = "Moon phases."
+        assert rag.add([tools[0]]).changed == ("weather/get_weather",)
+        assert rag.text_search("moon")[0].id == "weather/get_weather"
+
+    def test_other_tools_are_not_asked_whether_they_have_changed(self, rag, tools):
+        tools[0].description = "Moon phases."
+        assert rag.add([make_tool("get_pollen", "Pollen today.")]).changed == ()
+        assert rag.refresh([*tools]).changed == ("weather/get_weather",)
+
+    def test_an_index_that_fails_leaves_the_old_catalogue_as_it_was(self, rag, tools, monkeypatch):
+        monkeypatch.setattr(rag.tool_index, "refresh", refuse)
+        with pytest.raises(ConnectionError):
+            rag.add([make_tool("get_pollen")])
+        monkeypatch.undo()
+        assert rag.tools == tools
+        rag.refresh(tools[:2])
+        assert rag.tools == tools[:2]
+
+    def test_an_always_included_tool_that_goes_is_told_of(self, tools, caplog):
+        options = SelectionOptions(always_include=("get_weather",))
+        rag = toolrag(tools, options=options)
+        rag.add([make_tool("get_pollen")])
+        assert caplog.text == ""
+        rag.remove(["get_weather"])
+        assert "always_include names 'get_weather', which is not among the tools" in caplog.text
+
+
+def refuse(documents):
+    raise ConnectionError("the index is down")
 
 
 class TestRemove:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ class McpTools:
 
 
 async def list_mcp_tools(client: MultiServerMCPClient) -> McpTools:
-    """List the tools of every server a client knows; one that fails leaves the others.
+    """List the tools of every server a client knows, all at once; one that fails leaves the others.
 
     langchain-mcp-adapters does not record which server a tool is of. The name ranks well, so it
     is put into `metadata["server"]`, of tools made for this call.
@@ -40,17 +41,24 @@ async def list_mcp_tools(client: MultiServerMCPClient) -> McpTools:
     Returns:
         The tools, server by server, and the failures.
     """
+    servers = list(client.connections)
+    listings = [client.get_tools(server_name=server) for server in servers]
+    # A server may fail in every way a subprocess or a network can.
+    answers = await asyncio.gather(*listings, return_exceptions=True)
     tools: list[BaseTool] = []
     failed: dict[str, str] = {}
-    for server in client.connections:
-        try:
-            listed = await client.get_tools(server_name=server)
-        # A server may fail in every way a subprocess or a network can.
-        except Exception as error:
-            failed[server] = f"{type(error).__name__}: {error}"
+    for server, answer in zip(servers, answers, strict=True):
+        if isinstance(answer, list):
+            tools += [of_server(tool, server) for tool in answer]
+        elif isinstance(answer, Exception):
+            failed[server] = f"{type(answer).__name__}: {answer}"
             logger.warning("the MCP server %r is left out: %s", server, failed[server])
-            continue
-        for tool in listed:
-            tool.metadata = {**(tool.metadata or {}), "server": server}
-        tools += listed
+        else:  # Cancelled.
+            raise answer
     return McpTools(tools, failed)
+
+
+def of_server(tool: BaseTool, server: str) -> BaseTool:
+    """Note whose a tool is, which langchain-mcp-adapters does not, and return the same tool."""
+    tool.metadata = {**(tool.metadata or {}), "server": server}
+    return tool

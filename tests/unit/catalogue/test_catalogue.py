@@ -9,7 +9,12 @@ from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 
-from langchain_toolrag.catalogue.catalogue import approximate_tokens, build_catalogue
+from langchain_toolrag.catalogue.catalogue import (
+    approximate_tokens,
+    build_catalogue,
+    extended,
+    reduced,
+)
 from langchain_toolrag.errors import DuplicateToolError, InvalidToolError
 
 PARAMETERS = {"type": "object", "properties": {"code": {"type": "string"}}}
@@ -365,3 +370,107 @@ class TestCalledNames:
 
     def test_a_name_that_no_tool_has_means_none(self):
         assert self.catalogue().called("list_pulls") == ()
+
+
+class TestKnownCatalogue:
+    def test_what_was_made_of_an_equal_tool_is_taken_and_the_new_object_bound(self, tools):
+        twins = [tool.model_copy() for tool in tools]
+        known = build_catalogue(tools)
+        catalogue = build_catalogue(twins, known=known)
+        pairs = list(zip(catalogue, known, strict=True))
+        assert all(one.document is other.document for one, other in pairs)
+        assert all(one.bound is twin for one, twin in zip(catalogue, twins, strict=True))
+        assert catalogue.digest == known.digest
+
+    def test_a_tool_that_was_changed_in_place_is_read_again(self):
+        tool, definition = make_tool("track", "Tracks."), mcp("trace")
+        known = build_catalogue([tool, definition])
+        tool.description, definition["description"] = "Follows.", "Follows too."
+        catalogue = build_catalogue([tool, definition], known=known)
+        assert [each.description for each in catalogue.documents] == ["Follows.", "Follows too."]
+        assert catalogue.digest != known.digest
+
+    def test_a_schema_that_was_broken_in_place_is_left_out(self):
+        definition = mcp("track", {"properties": {"code": {"type": "string"}}})
+        known = build_catalogue([definition])
+        definition["inputSchema"]["properties"]["code"] = {"$ref": "#/$defs/Missing"}
+        assert "Missing" in build_catalogue([definition], known=known).rejected["track"]
+
+    def test_a_schema_that_was_mended_in_place_is_in(self):
+        definition = mcp("track", {"properties": {"code": {"$ref": "#/$defs/Missing"}}})
+        known = build_catalogue([definition])
+        definition["inputSchema"]["properties"]["code"] = {"type": "string"}
+        assert names(build_catalogue([definition], known=known)) == ["track"]
+
+    def test_a_tool_whose_bound_name_changes_is_bound_under_it(self):
+        here, there = make_tool("send", server="work"), make_tool("send", server="home")
+        known = build_catalogue([here], on_duplicate="prefix")
+        catalogue = build_catalogue([here, there], on_duplicate="prefix", known=known)
+        assert [entry.bound.name for entry in catalogue] == ["work_send", "home_send"]
+        alone = build_catalogue([here], on_duplicate="prefix", known=catalogue)
+        assert only(alone).bound is here
+
+
+class TestExtending:
+    def test_what_is_there_is_not_read_again(self):
+        old = mcp("track")
+        catalogue = build_catalogue([old])
+        old["description"] = "Changed."
+        more = extended(catalogue, [make_tool("trace")])
+        assert names(more) == ["track", "trace"]
+        assert more.entries["track"] is catalogue.entries["track"]
+        assert names(catalogue) == ["track"]
+
+    def test_what_shares_a_name_is_read_again(self):
+        old = mcp("send", server="work")
+        catalogue = build_catalogue([old], on_duplicate="prefix")
+        old["description"] = "Changed."
+        more = extended(catalogue, [make_tool("send", server="home")], on_duplicate="prefix")
+        assert names(more) == ["work_send", "home_send"]
+        assert more.documents[0].description == "Changed."
+
+    def test_nothing_more_is_the_same_catalogue(self, tools):
+        catalogue = build_catalogue(tools)
+        assert extended(catalogue, []) is catalogue
+
+    def test_a_tool_that_was_there_and_has_another_name_now_is_there_once(self):
+        tool = make_tool("track")
+        catalogue = build_catalogue([tool])
+        tool.name = "trace"
+        assert names(extended(catalogue, [tool])) == ["trace"]
+
+    def test_a_broken_tool_is_left_out(self):
+        catalogue = extended(build_catalogue([track]), [mcp("broken", BROKEN), make_tool("z")])
+        assert names(catalogue) == ["track", "z"]
+        assert list(catalogue.rejected) == ["broken"]
+        assert len(catalogue.originals) == 3
+
+    def test_a_tool_of_a_name_that_is_there_is_an_error(self, tools):
+        with pytest.raises(DuplicateToolError, match="server weather, one from server other"):
+            extended(build_catalogue(tools), [make_tool("get_weather", server="other")])
+
+
+class TestReducing:
+    def test_what_stays_is_not_read_again(self):
+        tools = [mcp("track"), mcp("trace")]
+        catalogue = build_catalogue(tools)
+        tools[1]["description"] = "Changed."
+        fewer = reduced(catalogue, ["track"])
+        assert names(fewer) == ["trace"]
+        assert fewer.entries["trace"] is catalogue.entries["trace"]
+        assert fewer.id_of("track") is None
+        assert names(catalogue) == ["track", "trace"]
+
+    def test_the_last_of_a_name_needs_no_server_in_front_any_more(self):
+        twins = [make_tool("send", server="work"), make_tool("send", server="home")]
+        catalogue = build_catalogue(twins, on_duplicate="prefix")
+        assert names(reduced(catalogue, ["work/send"], on_duplicate="prefix")) == ["send"]
+
+    def test_a_name_is_free_again(self):
+        catalogue = reduced(build_catalogue([mcp("track"), track_by_number]), ["track"])
+        assert names(extended(catalogue, [make_tool("track")])) == ["track_by_number", "track"]
+
+
+def track_by_number(number: int) -> int:
+    """Tracks a parcel by its number."""
+    return number

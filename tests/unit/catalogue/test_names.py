@@ -110,6 +110,12 @@ def test_an_emoji_is_no_word(name):
     assert split_words(name) == ("pumps",)
 
 
+@pytest.mark.parametrize("length", [60, 64, 65, 70_000])
+def test_words_may_be_long(length):
+    word = "a" * length
+    assert split_words(f"{word}_b {word}") == (word, "b", word)
+
+
 @pytest.mark.parametrize("invisible", ["\u200b", "\u200d", "\ufeff", "\u00ad", "\u2060"])
 def test_invisible_characters_do_not_part_a_word(invisible):
     assert split_words(f"pu{invisible}mp") == ("pump",)

@@ -21,6 +21,12 @@ def test_a_term_is_repeated_as_often_as_its_word():
     assert terms("email, Email; emails") == ["email", "email", "email"]
 
 
+@pytest.mark.parametrize("length", [64, 65, 70_000])
+def test_words_may_be_long(length):
+    number = "7" * length
+    assert terms(f"{number} emails {number}") == [number, "email", number]
+
+
 def test_stop_words_are_left_out():
     assert terms("Could you please send it to me?") == ["send"]
 

@@ -98,6 +98,13 @@ def test_a_larger_index_shares_its_memory_with_the_smaller(index, rows):
     assert largest._memory is larger._memory
 
 
+def test_rows_are_not_copied_where_there_was_room_for_more(rows, query):
+    first = DenseIndex(DIM).with_rows(range(4), rows[:4], room=SIZE)
+    whole = first.with_rows(range(4, SIZE), rows[4:], room=SIZE)
+    assert whole._memory is first._memory
+    assert (len(first.scores(query)), len(whole.scores(query))) == (4, SIZE)
+
+
 def test_two_indexes_that_grow_from_one_do_not_see_each_other(index, rows, query):
     grown = index.with_rows([SIZE], rows[[0]])
     one = grown.with_rows([SIZE + 1], rows[[1]])

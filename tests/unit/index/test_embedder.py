@@ -254,3 +254,52 @@ class TestScripts:
     )
     def test_any_other_model_is_taken_to_know_every_script(self, model):
         assert Embedder(model).knows("東京の天気")
+
+
+class TestQueriesThatAreAskedTogether:
+    PARTS = ("is it raining in Oslo", "send a mail")
+
+    @pytest.fixture
+    def batches(self, monkeypatch):
+        """A stand-in for MiniLM; the texts of each of its runs."""
+        batches = []
+
+        def encode(self, texts):
+            batches.append(list(texts))
+            return np.array(HashingEmbeddings().embed_documents(texts), np.float32)
+
+        monkeypatch.setattr(MiniLMEmbeddings, "_encode", encode)
+        return batches
+
+    async def ask(self, embedder, wait, text, along):
+        return await embedder.aquery(text, along) if wait else embedder.query(text, along)
+
+    @pytest.mark.parametrize("wait", [False, True])
+    async def test_minilm_embeds_them_in_one_run_and_has_the_others_ready(self, batches, wait):
+        embedder = Embedder(MiniLMEmbeddings())
+        vectors = [await self.ask(embedder, wait, part, self.PARTS) for part in self.PARTS]
+        assert batches == [list(self.PARTS)]
+        for part, vector in zip(self.PARTS, vectors, strict=True):
+            assert vector == pytest.approx(Embedder(MiniLMEmbeddings()).query(part), abs=1e-6)
+
+    @pytest.mark.parametrize("wait", [False, True])
+    async def test_other_models_embed_each_when_it_is_asked(self, embeddings, wait):
+        await self.ask(Embedder(embeddings), wait, "send a mail", self.PARTS)
+        assert (embeddings.queries, embeddings.texts) == (["send a mail"], [])
+
+    def test_what_was_embedded_lately_is_not_embedded_along(self, batches):
+        embedder = Embedder(MiniLMEmbeddings())
+        embedder.query("send a mail")
+        embedder.query("is it raining in Oslo", self.PARTS)
+        assert batches == [["send a mail"], ["is it raining in Oslo"]]
+
+    def test_one_that_cannot_be_used_is_embedded_anew_and_harms_no_other(self, monkeypatch):
+        runs = iter([[[3.0, 4.0], [0.0, 0.0]], [[0.0, 2.0]]])
+
+        def encode(self, texts):
+            return np.array(next(runs), np.float32)
+
+        monkeypatch.setattr(MiniLMEmbeddings, "_encode", encode)
+        embedder = Embedder(MiniLMEmbeddings())
+        assert embedder.query(self.PARTS[0], self.PARTS) == pytest.approx([0.6, 0.8])
+        assert embedder.query(self.PARTS[1], self.PARTS).tolist() == [0.0, 1.0]

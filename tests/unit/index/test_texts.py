@@ -1,8 +1,10 @@
+import json
+
 import pytest
 from documents import make_document
 
 from langchain_toolrag.index.options import IndexOptions
-from langchain_toolrag.index.texts import lexical_text, view_texts
+from langchain_toolrag.index.texts import json_text, lexical_text, view_texts
 
 DOCUMENT = make_document(
     "get_weather",
@@ -92,3 +94,60 @@ def test_what_is_said_of_parameters_is_read_by_words_and_not_embedded():
     assert "on the label" in lexical_text(document)
     assert "label" not in lexical_text(document, with_server=False)
     assert not any("label" in text for text, _ in view_texts(document, IndexOptions()))
+
+
+class TestJSON:
+    OPTIONS = IndexOptions(tool_text="json")
+
+    def test_a_tool_is_one_text_with_its_server_first(self):
+        document = make_document(
+            "get_weather",
+            "Current weather.",
+            "meteo",
+            parameters=("city", "unit"),
+            parameter_descriptions=("Where.", "Of temperature."),
+            values=("celsius", "kelvin"),
+        )
+        assert view_texts(document, self.OPTIONS) == [
+            (
+                '{"server": "meteo", "name": "get_weather", "description": "Current weather.", '
+                '"inputSchema": {"type": "object", "properties": {"city": {"description": '
+                '"Where."}, "unit": {"description": "Of temperature."}}, "enum": ["celsius", '
+                '"kelvin"]}}',
+                1.0,
+            )
+        ]
+
+    def test_descriptions_that_cannot_be_told_apart_stand_with_the_whole(self):
+        document = make_document(
+            "send", "Sends.", parameters=("code", "to"), parameter_descriptions=("On the label.",)
+        )
+        assert json.loads(json_text(document))["inputSchema"] == {
+            "type": "object",
+            "properties": {"code": {}, "to": {}},
+            "description": "On the label.",
+        }
+
+    def test_a_tool_without_anything_is_still_an_object(self):
+        assert json.loads(json_text(BARE)) == {
+            "name": "ping",
+            "description": "",
+            "inputSchema": {"type": "object", "properties": {}},
+        }
+
+    def test_the_server_is_left_out_where_it_is_not_to_be_in_the_text(self):
+        options = IndexOptions(tool_text="json", server_in_text=False)
+        ((text, _),) = view_texts(DOCUMENT, options)
+        assert list(json.loads(text)) == ["name", "description", "inputSchema"]
+
+    def test_other_scripts_are_written_as_they_are(self):
+        assert "天気" in json_text(make_document("weather", "天気"))
+
+    def test_the_option_comes_back_from_json(self):
+        assert IndexOptions() != self.OPTIONS
+        assert self.OPTIONS.as_json()["tool_text"] == "json"
+        assert IndexOptions(**self.OPTIONS.as_json()) == self.OPTIONS
+
+    def test_another_way_to_write_tools_is_an_error(self):
+        with pytest.raises(ValueError, match="tool_text is 'yaml'; wanted 'plain' or 'json'"):
+            IndexOptions(tool_text="yaml")

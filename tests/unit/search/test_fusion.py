@@ -212,6 +212,15 @@ def scores_of(hits):
     return {hit.id: hit.score for hit in hits}
 
 
+def test_hits_and_their_evidence_are_equal_by_value_and_cannot_be_changed():
+    (hit,), (again,) = hits_of(a=0.9), hits_of(a=0.9)
+    assert (hit, hash(hit)) == (again, hash(again))
+    for record, name in ((hit, "score"), (hit.evidence, "dense")):
+        with pytest.raises(AttributeError):
+            setattr(record, name, 1.0)
+    assert hit == again != hits_of(a=0.8)[0]
+
+
 class TestBlend:
     PLAIN, CONTEXTUAL = hits_of(a=0.9, b=0.6, c=0.1), hits_of(b=0.8, a=0.4, c=0.3)
 

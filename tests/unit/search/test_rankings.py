@@ -197,3 +197,19 @@ def test_every_ranking_keeps_to_the_filter(search, plan):
 )
 def test_a_ranking_asks_the_index_one_question(plan, question):
     assert next(plan) == question
+
+
+def test_the_parts_of_a_request_are_asked_with_the_others_along(index):
+    asked = []
+
+    def ask(question):
+        asked.append((question.query, question.along))
+        return index.evidence(question.query, along=question.along)
+
+    run(hybrid("is it raining in Oslo and send a mail to Anna", Cutoff()), ask)
+    parts = ("is it raining in Oslo", "send a mail to Anna")
+    assert asked == [
+        (" and ".join(parts), ()),
+        (parts[0], parts),
+        (parts[1], parts),
+    ]

@@ -1,0 +1,122 @@
+"""`toolrag serve`: what was ingested in -> searches and calls of it over REST and MCP out."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from langchain_toolrag.cli.arguments import Commands, add_model_arguments, model_of
+from langchain_toolrag.cli.directory import add_data_argument
+from langchain_toolrag.errors import SourceError
+
+if TYPE_CHECKING:
+    from langchain_toolrag.server.options import ServerOptions
+
+_KEY = "TOOLRAG_API_KEY"
+_EXTRA = ("mcp", "prometheus_client", "starlette", "uvicorn")
+_LAST_PORT = 65_535
+
+
+def register(commands: Commands) -> None:
+    """Add the command to the parser."""
+    command = commands.add_parser(
+        "serve",
+        help="answer searches and calls over REST and MCP",
+        epilog=f"{_KEY} is the key that callers must send; without one, only a loopback address "
+        "is listened on.",
+    )
+    command.set_defaults(run=lambda arguments: _serve(command, arguments))
+    add_data_argument(command)
+    command.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
+    command.add_argument("--port", type=_port, default=8765, help="default: %(default)s")
+    command.add_argument(
+        "--stdio", action="store_true", help="answer MCP over standard input and output instead"
+    )
+    command.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a further name that callers may reach it by; may be repeated",
+    )
+    command.add_argument(
+        "--allow-write",
+        action="store_true",
+        help="call operations other than GET and HEAD, and tools that say they are destructive",
+    )
+    command.add_argument(
+        "--allow-private",
+        action="store_true",
+        help="call operations at private addresses that a document names",
+    )
+    command.add_argument(
+        "--usage-log",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="log searches and calls in DIR/usage",
+    )
+    command.add_argument(
+        "--log-text",
+        action="store_true",
+        help="log requests and arguments as they are, not their digests alone",
+    )
+    add_model_arguments(command)
+
+
+def _serve(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
+    _refuse_without_extra()
+    # The server's parts take half a second to import, which other commands need not wait for.
+    from langchain_toolrag.server.run import run_http, run_stdio
+    from langchain_toolrag.server.services import Services
+
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    options = _options(parser, arguments)
+    model = model_of(arguments)
+    services = Services(
+        arguments.data,
+        options,
+        embeddings=model["embeddings"],
+        index_options=model["index_options"],
+    )
+    (run_stdio if arguments.stdio else run_http)(services)
+    return 0
+
+
+def _refuse_without_extra() -> None:
+    missing = [name for name in _EXTRA if importlib.util.find_spec(name) is None]
+    if missing:
+        raise SourceError(
+            "serve",
+            f"needs {', '.join(missing)}, which is not installed: "
+            "pip install 'langchain-toolrag[serve]'",
+        )
+
+
+def _options(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> ServerOptions:
+    from langchain_toolrag.server.options import ServerOptions
+
+    try:
+        return ServerOptions(
+            # Over standard input there is nobody but the process that started this one.
+            host="127.0.0.1" if arguments.stdio else arguments.host,
+            port=arguments.port,
+            api_key=os.environ.get(_KEY, ""),
+            allowed_hosts=tuple(arguments.allowed_host),
+            allow_write=arguments.allow_write,
+            allow_private=arguments.allow_private,
+            usage_log=arguments.usage_log,
+            log_text=arguments.log_text,
+        )
+    except ValueError as error:
+        parser.error(str(error))
+
+
+def _port(text: str) -> int:
+    """Read a port; anything else is an error of argparse."""
+    number = int(text) if text.isdecimal() else -1
+    if not 0 <= number <= _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port, 0 to {_LAST_PORT}")
+    return number

@@ -1,0 +1,106 @@
+"""`toolrag status`: a directory in -> its sources, and how far it is embedded, out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from dataclasses import dataclass
+
+from langchain_toolrag.catalogue.sources.directory import ToolDirectory
+from langchain_toolrag.catalogue.sources.directory_records import as_json
+from langchain_toolrag.catalogue.sources.stored import StoredSource
+from langchain_toolrag.cli.arguments import Commands, add_model_arguments
+from langchain_toolrag.cli.directory import add_data_argument, rag_over
+from langchain_toolrag.errors import EmbeddingError
+from langchain_toolrag.index.cache import text_key
+from langchain_toolrag.index.texts import view_texts
+from langchain_toolrag.index.tool_index import ToolIndex
+from langchain_toolrag.index.vector_space import cache_in
+from langchain_toolrag.toolrag import ToolRAG
+
+
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    """How many tools are embedded, and how many are to be."""
+
+    cached: int
+    missing: int
+
+
+def register(commands: Commands) -> None:
+    """Add the command to the parser."""
+    command = commands.add_parser("status", help="say what a directory holds")
+    command.set_defaults(run=_status)
+    add_data_argument(command)
+    add_model_arguments(command)
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    directory = ToolDirectory(arguments.data)
+    sources = directory.sources()
+    counts = Counter(tool.source for tool in directory.tools())
+    vectors = None if arguments.lexical else _vectors(directory, arguments)
+    if arguments.json:
+        print(_as_json(sources, counts, vectors))
+    else:
+        print(_as_text(sources, counts, vectors))
+    return 0
+
+
+def _vectors(directory: ToolDirectory, arguments: argparse.Namespace) -> _Vectors | None:
+    """Count the tools whose vectors are in the cache; None without the model's name."""
+    try:
+        with rag_over(directory, arguments) as rag:
+            return _cached(rag, directory)
+    except EmbeddingError:
+        return None
+
+
+def _cached(rag: ToolRAG, directory: ToolDirectory) -> _Vectors | None:
+    index = rag.tool_index
+    if not isinstance(index, ToolIndex):
+        return None
+    cache = cache_in(directory.cache, index.embedder.embeddings)
+    if cache is None:
+        return None
+    keys = [
+        [text_key(text) for text, _ in view_texts(document, index.options)]
+        for document in index.documents
+    ]
+    known = cache.get([key for each in keys for key in each])
+    cached = sum(all(key in known for key in each) for each in keys)
+    return _Vectors(cached, len(keys) - cached)
+
+
+def _as_json(
+    sources: dict[str, StoredSource], counts: Counter[str], vectors: _Vectors | None
+) -> str:
+    described = [{**as_json(source), "tools": counts[name]} for name, source in sources.items()]
+    value = {
+        "tools": counts.total(),
+        "vectors": None
+        if vectors is None
+        else {"cached": vectors.cached, "missing": vectors.missing},
+        "sources": described,
+    }
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _as_text(
+    sources: dict[str, StoredSource], counts: Counter[str], vectors: _Vectors | None
+) -> str:
+    width = max((len(name) for name in sources), default=0)
+    lines = [_row(source, counts[name], width) for name, source in sources.items()]
+    lines.append(f"{counts.total()} tools of {len(sources)} sources")
+    if vectors is not None:
+        missing = f", {vectors.missing} to be made at the next search" if vectors.missing else ""
+        lines.append(f"vectors of {vectors.cached} tools are cached{missing}")
+    return "\n".join(lines)
+
+
+def _row(source: StoredSource, tools: int, width: int) -> str:
+    when = source.listed_at or "never"
+    row = f"{source.name:{width}}  {source.kind:7}  {tools:5} tools  listed {when}  {source.origin}"
+    return f"{row}\n{'':{width}}  failed since: {source.failure}" if source.failure else row

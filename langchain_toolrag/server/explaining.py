@@ -1,0 +1,147 @@
+"""A request or a conversation -> what an agent would get to see for it, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
+
+from langchain_toolrag.errors import EmbeddingError
+from langchain_toolrag.plans import run
+from langchain_toolrag.search.rankings import Question
+from langchain_toolrag.selection import fresh
+from langchain_toolrag.selection.conversation import Conversation, read_conversation
+from langchain_toolrag.selection.selector import by_score
+from langchain_toolrag.server.answers import Stopwatch, finite
+from langchain_toolrag.server.bodies import ExplainAnswer, ExplainedTool, UncutTool
+from langchain_toolrag.server.searching import BY_WORDS, mode_of
+from langchain_toolrag.server.serving import Served, Serving
+from langchain_toolrag.toolrag import ToolRAG
+from langchain_toolrag.types import Evidence, Hit, SelectedTool, Selection, ToolId
+
+_SHOWN = 20  # Tools that were found at all: enough to see how the ranking falls off.
+
+
+async def explain(serving: Serving, messages: str | Sequence[dict[str, Any]]) -> ExplainAnswer:
+    """Select the tools of an agent's next step and say why each is there.
+
+    Nothing of it is logged: what a person tries out is no search of an agent's.
+
+    Args:
+        serving: The catalogue.
+        messages: A request, or a conversation as JSON.
+
+    Returns:
+        The selection, by score, and what ranks under its cut.
+
+    Raises:
+        ValueError: If it is no conversation.
+    """
+    served, watch = serving.current, Stopwatch()
+    given = messages if isinstance(messages, str) else _read(messages, served)
+    selection = await serving.in_thread(lambda: served.rag.select(given))
+    took_ms = watch.milliseconds()
+    conversation = read_conversation(given)
+    below = await serving.in_thread(lambda: _below(served.rag, conversation, selection))
+    return _answer(served, selection, below, _sticky(served.rag, conversation), took_ms)
+
+
+def _read(messages: Sequence[dict[str, Any]], served: Served) -> list[BaseMessage]:
+    try:
+        read = convert_to_messages(messages)
+    # LangChain raises errors of many kinds for what it cannot read.
+    except Exception as error:
+        raise ValueError("messages: wanted a conversation, each with role and content") from error
+    return [_in_own_names(message, served) for message in read]
+
+
+def _in_own_names(message: BaseMessage, served: Served) -> BaseMessage:
+    """Give the calls of API names the names that the catalogue binds these tools under."""
+    if not isinstance(message, AIMessage) or not message.tool_calls:
+        return message
+    entries = served.rag.catalogue.entries
+    calls = []
+    for call in message.tool_calls:
+        entry = entries.get(served.ids.get(call["name"], ""))
+        name = entry.document.bound_name if entry else call["name"]
+        calls.append({**call, "name": name})
+    return message.model_copy(update={"tool_calls": calls})
+
+
+def _sticky(rag: ToolRAG, conversation: Conversation) -> set[ToolId]:
+    called = conversation.sticky(rag.options.sticky_window)
+    return {tool for name in called for tool in rag.catalogue.called(name)}
+
+
+def _below(rag: ToolRAG, conversation: Conversation, selection: Selection) -> list[Hit]:
+    """Return the hits that are not bound, best first: the selection's own search, cut later."""
+
+    def ask(question: Question) -> Evidence:
+        return rag.tool_index.evidence(
+            question.query, question.candidate_k, question.filter, dense=question.dense
+        )
+
+    most = len(selection.selected) + _SHOWN
+    plan = fresh.hybrid(
+        conversation, replace(rag.options, k=most), None, dense=not selection.degraded
+    )
+    try:
+        hits = run(plan, ask).hits
+    except EmbeddingError:  # It failed just now; what is bound can be shown all the same.
+        return []
+    bound = set(selection.ids)
+    return [hit for hit in hits if hit.id not in bound][:_SHOWN]
+
+
+def _answer(
+    served: Served,
+    selection: Selection,
+    below: Sequence[Hit],
+    sticky: set[ToolId],
+    took_ms: float,
+) -> ExplainAnswer:
+    answer = ExplainAnswer(
+        query=selection.query,
+        mode=mode_of(selection.degraded),
+        took_ms=took_ms,
+        index=served.fingerprint,
+        tools=[_explained(served, tool, tool.id in sticky) for tool in by_score(selection)],
+        below=[_uncut(served, hit) for hit in below if hit.id in served.tools],
+        confidence=finite(selection.confidence),
+        tokens=selection.tokens,
+        catalogue_tokens=selection.catalogue_tokens,
+    )
+    if selection.degraded:
+        answer["note"] = BY_WORDS
+    return answer
+
+
+def _explained(served: Served, tool: SelectedTool, sticky: bool) -> ExplainedTool:
+    return ExplainedTool(
+        id=tool.id,
+        name=served.names[tool.id],
+        server=served.tools[tool.id].source,
+        description=tool.description,
+        source=tool.source,
+        sticky=sticky,
+        score=finite(tool.score),
+        dense=finite(tool.dense),
+        lexical=finite(tool.lexical),
+        keyword=finite(tool.keyword),
+    )
+
+
+def _uncut(served: Served, hit: Hit) -> UncutTool:
+    tool, found = served.tools[hit.id], hit.evidence
+    return UncutTool(
+        id=hit.id,
+        name=served.names[hit.id],
+        server=tool.source,
+        description=tool.description,
+        score=finite(hit.score),
+        dense=finite(found.dense),
+        lexical=finite(found.lexical),
+        keyword=finite(found.keyword),
+    )

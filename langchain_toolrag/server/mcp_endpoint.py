@@ -1,0 +1,209 @@
+"""The two tools that a server offers over MCP."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator
+from importlib.metadata import version
+from typing import Any
+
+import anyio
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
+from starlette.types import Receive, Scope, Send
+
+from langchain_toolrag.errors import UnknownToolError
+from langchain_toolrag.integrations.search_answer import FRUITLESS_KEY, Known, answer
+from langchain_toolrag.selection.conversation import LOADED_KEY
+from langchain_toolrag.server.bodies import CallAnswer
+from langchain_toolrag.server.calling import call
+from langchain_toolrag.server.searching import BY_WORDS, Found, search
+from langchain_toolrag.server.services import Services
+
+SEARCH, CALL = "search_tools", "call_tool"
+
+_DEFAULT_RESULTS, _MOST_RESULTS = 5, 20
+_INSTRUCTIONS = f"Many tools are behind these two. Find one with {SEARCH}, then run it with {CALL}."
+_SEARCH_DESCRIPTION = (
+    f"Find tools by what they should do, in a few words. They are run with {CALL}. "
+    "select:A,B finds tools by name; a server's name lists its tools; +word must occur in the "
+    "tool's text. If two searches find nothing that fits, there is no such tool."
+)
+_CALL_DESCRIPTION = f"Run a tool that {SEARCH} found, with arguments after its inputSchema."
+_WEAK = "No close match: these are the nearest, which may not do it."
+
+
+def mcp_server(services: Services) -> Server[Any, Any]:
+    """Return an MCP server with `search_tools` and `call_tool`.
+
+    Args:
+        services: What answers.
+
+    Returns:
+        The server.
+    """
+    server: Server[Any, Any] = Server(
+        "toolrag", version("langchain-toolrag"), instructions=_INSTRUCTIONS
+    )
+
+    async def listed() -> list[Tool]:
+        return _tools(writes=services.options.allow_write)
+
+    async def called(name: str, arguments: dict[str, Any]) -> CallToolResult:
+        if name == SEARCH:
+            return await _search(services, **arguments)
+        if name == CALL:
+            return await _call(services, **arguments)
+        return _told(f"there is no tool {name!r:.100}: there are {SEARCH} and {CALL}", failed=True)
+
+    server.list_tools()(listed)  # type: ignore[no-untyped-call]
+    server.call_tool()(called)
+    return server
+
+
+class MCPEndpoint:
+    """Answers MCP over streamable HTTP; each request stands for itself, in JSON.
+
+    Args:
+        services: What answers.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._manager = StreamableHTTPSessionManager(
+            mcp_server(services),
+            json_response=True,
+            stateless=True,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, as ASGI has it."""
+        await self._manager.handle_request(scope, receive, send)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Take requests as long as this is open."""
+        async with self._manager.run():
+            yield
+
+
+async def serve_stdio(services: Services) -> None:
+    """Answer MCP over standard input and output until the input ends.
+
+    What tools and their subprocesses print goes to the error output: it is none of the protocol.
+
+    Args:
+        services: What answers.
+    """
+    server = mcp_server(services)
+    with (
+        os.fdopen(os.dup(0), encoding="utf-8", errors="replace") as read,
+        os.fdopen(os.dup(1), "w", encoding="utf-8") as written,
+    ):
+        os.dup2(2, 1)
+        streams = stdio_server(anyio.wrap_file(read), anyio.wrap_file(written))
+        async with services.running(), streams as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+def _tools(*, writes: bool) -> list[Tool]:
+    text = {"type": "string"}
+    query = {**text, "description": "What the tool should do, or its name."}
+    results = {"type": "integer", "description": f"At most so many, 1 to {_MOST_RESULTS}."}
+    found_by = {**text, "description": f"The search_id of the {SEARCH} that found it."}
+    return [
+        Tool(
+            name=SEARCH,
+            description=_SEARCH_DESCRIPTION,
+            inputSchema=_schema(["query"], query=query, max_results=results),
+            annotations=ToolAnnotations(readOnlyHint=True),
+        ),
+        Tool(
+            name=CALL,
+            description=_CALL_DESCRIPTION,
+            inputSchema=_schema(
+                ["name", "arguments"],
+                name={**text, "description": "The tool's name."},
+                arguments={"type": "object", "description": "What it takes."},
+                search_id=found_by,
+            ),
+            annotations=ToolAnnotations(readOnlyHint=False, destructiveHint=writes),
+        ),
+    ]
+
+
+def _schema(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+async def _search(
+    services: Services, query: str, max_results: int = _DEFAULT_RESULTS
+) -> CallToolResult:
+    # Models ask for 0 or 1,000 as well.
+    most = min(max(1, max_results), _MOST_RESULTS)
+    found = await search(services.serving, services.recorder, query, most)
+    return _told(_as_text(query, found))
+
+
+def _as_text(query: str, found: Found) -> str:
+    """Return what was found with what a call of it takes, or words that help to search on."""
+    rag = found.served.rag
+    known = Known(rag.catalogue.entries, unavailable=rag.status.unavailable)
+    words, artifact = answer(query, found.finding, known)
+    if not artifact[LOADED_KEY]:
+        return words
+    notes = [_WEAK] if artifact[FRUITLESS_KEY] else []
+    notes += [BY_WORDS] if found.finding.degraded else []
+    tools = [found.served.tools[identity] for identity in artifact[LOADED_KEY]]
+    described = [
+        {
+            "name": found.served.names[tool.id],
+            "description": tool.description,
+            "inputSchema": tool.parameters,
+        }
+        for tool in tools
+    ]
+    told: dict[str, Any] = {"search_id": found.search_id, "tools": described}
+    if found.finding.missing:
+        told["missing"] = found.finding.missing
+    if notes:
+        told["note"] = " ".join(notes)
+    return json.dumps(told, ensure_ascii=False)
+
+
+async def _call(
+    services: Services, name: str, arguments: dict[str, Any], search_id: str = ""
+) -> CallToolResult:
+    try:
+        result = await call(services, name, arguments, search_id=search_id)
+    except UnknownToolError as error:
+        return _told(f"{error} Find tools with {SEARCH}.", failed=True)
+    structured = result.get("structured")
+    return _told(
+        f"{result['content']}{_takes(result)}",
+        structured=structured if isinstance(structured, dict) else None,
+        failed=result["outcome"] != "ok",
+    )
+
+
+def _takes(result: CallAnswer) -> str:
+    """Return the schema of the arguments after an error, unless the error tells it already."""
+    schema = result.get("inputSchema")
+    if not schema or json.dumps(schema) in result["content"]:
+        return ""
+    return f"\nWhat it takes: {json.dumps(schema, ensure_ascii=False)}"
+
+
+def _told(
+    text: str, *, structured: dict[str, Any] | None = None, failed: bool = False
+) -> CallToolResult:
+    content = TextContent(type="text", text=text)
+    return CallToolResult(content=[content], structuredContent=structured, isError=failed)

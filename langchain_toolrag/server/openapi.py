@@ -1,0 +1,191 @@
+"""The server's own OpenAPI document."""
+
+from __future__ import annotations
+
+import functools
+from importlib.metadata import version
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+from langchain_toolrag.server import bodies
+
+_REF = "#/components/schemas/{model}"
+_JSON = "application/json"
+_ERRORS = {"400": "What is wrong with the request", "401": "The key is missing or wrong"}
+_NOT_THERE = {"404": "There is no such tool"}
+
+
+@functools.cache
+def document() -> dict[str, Any]:
+    """Return the document, OpenAPI 3.1; it is the same for every server.
+
+    Returns:
+        The document. What it holds is not to be changed.
+    """
+    schemas: dict[str, Any] = {}
+    paths = {
+        "/v1/search": {
+            "post": _operation(
+                schemas, "search", "Find tools", bodies.SearchBody, bodies.SearchAnswer
+            )
+        },
+        "/v1/rank": {
+            "post": _operation(
+                schemas,
+                "rank",
+                "Rank tools that the caller brings or names",
+                bodies.RankBody,
+                bodies.RankAnswer,
+                _NOT_THERE,
+            )
+        },
+        "/v1/call": {
+            "post": _operation(
+                schemas, "call", "Call a tool", bodies.CallBody, bodies.CallAnswer, _NOT_THERE
+            )
+        },
+        "/v1/feedback": {
+            "post": _operation(
+                schemas,
+                "feedback",
+                "Tell how a call went that the caller made itself",
+                bodies.FeedbackBody,
+                bodies.FeedbackAnswer,
+                _NOT_THERE,
+            )
+        },
+        "/v1/explain": {
+            "post": _operation(
+                schemas,
+                "explain",
+                "Select tools for a conversation and say why",
+                bodies.ExplainBody,
+                bodies.ExplainAnswer,
+            )
+        },
+        "/v1/map": {
+            "get": _operation(schemas, "map", "Where tools are on a plane", None, bodies.MapAnswer),
+            "post": _operation(
+                schemas,
+                "place",
+                "Where a request is on the plane of the tools",
+                bodies.MapBody,
+                bodies.PlaceAnswer,
+                {"503": "Requests cannot be embedded now"},
+            ),
+        },
+        "/v1/lint": {"get": _operation(schemas, "lint", "Lint the tools", None, bodies.LintAnswer)},
+        "/v1/recent": {"get": _recent(schemas)},
+        "/v1/tools": {"get": _listing(schemas)},
+        "/v1/tools/{id}": {"get": _one_tool(schemas)},
+        "/healthz": {"get": _health(schemas)},
+        "/livez": {
+            "get": _operation(schemas, "live", "Whether it answers", None, bodies.LiveAnswer)
+        },
+        "/metrics": {"get": _text("metrics", "Counts, in Prometheus' form")},
+        "/openapi.json": {"get": _text("openapi", "This document")},
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "toolrag", "version": version("langchain-toolrag")},
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+            },
+        },
+        "security": [{}, {"bearer": []}, {"key": []}],
+    }
+
+
+def _operation(
+    schemas: dict[str, Any],
+    identity: str,
+    summary: str,
+    body: type[BaseModel] | None,
+    answer: Any,
+    errors: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    failures = {**(_ERRORS if body else {}), **(errors or {})}
+    operation: dict[str, Any] = {
+        "operationId": identity,
+        "summary": summary,
+        "responses": {
+            "200": _response(schemas, "The answer", answer),
+            **{
+                status: _response(schemas, meaning, bodies.ErrorAnswer)
+                for status, meaning in failures.items()
+            },
+        },
+    }
+    if body is not None:
+        operation["requestBody"] = {"required": True, "content": _content(schemas, body)}
+    return operation
+
+
+def _listing(schemas: dict[str, Any]) -> dict[str, Any]:
+    operation = _operation(schemas, "list_tools", "List the tools", None, bodies.ToolsAnswer)
+    operation["parameters"] = [
+        _parameter("server", "query", "Only this server's", {"type": "string"}),
+        _parameter("full", "query", "With what each takes", {"type": "boolean"}),
+    ]
+    return operation
+
+
+def _recent(schemas: dict[str, Any]) -> dict[str, Any]:
+    operation = _operation(
+        schemas,
+        "recent",
+        "List the last searches and calls of the usage log",
+        None,
+        bodies.RecentAnswer,
+        {"400": "What is wrong with the request"},
+    )
+    operation["parameters"] = [_parameter("n", "query", "At most so many", {"type": "integer"})]
+    return operation
+
+
+def _one_tool(schemas: dict[str, Any]) -> dict[str, Any]:
+    operation = _operation(
+        schemas, "get_tool", "Describe one tool", None, bodies.ToolAnswer, _NOT_THERE
+    )
+    operation["parameters"] = [_parameter("id", "path", "Its API name or id", {"type": "string"})]
+    return operation
+
+
+def _health(schemas: dict[str, Any]) -> dict[str, Any]:
+    operation = _operation(
+        schemas, "health", "Whether it searches by meaning yet", None, bodies.HealthAnswer
+    )
+    operation["responses"]["503"] = _response(schemas, "Not yet", bodies.HealthAnswer)
+    return operation
+
+
+def _text(identity: str, summary: str) -> dict[str, Any]:
+    responses = {"200": {"description": "The answer"}}
+    return {"operationId": identity, "summary": summary, "responses": responses}
+
+
+def _parameter(name: str, place: str, meaning: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": place,
+        "required": place == "path",
+        "description": meaning,
+        "schema": schema,
+    }
+
+
+def _response(schemas: dict[str, Any], meaning: str, answer: Any) -> dict[str, Any]:
+    return {"description": meaning, "content": _content(schemas, answer)}
+
+
+def _content(schemas: dict[str, Any], kind: Any) -> dict[str, Any]:
+    """Note the schema of a body or an answer, and those it is made of; return what refers to it."""
+    schema = TypeAdapter(kind).json_schema(ref_template=_REF)
+    schemas.update(schema.pop("$defs", {}))
+    schemas[kind.__name__] = schema
+    return {_JSON: {"schema": {"$ref": _REF.format(model=kind.__name__)}}}

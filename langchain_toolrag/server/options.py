@@ -1,0 +1,60 @@
+"""How a server answers, and to whom."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """How a server answers, and to whom.
+
+    Attributes:
+        host: The address to listen on.
+        port: The port to listen on; 0 for any that is free.
+        api_key: What a caller must send; empty for nothing, which only a loopback address may have.
+        allowed_hosts: Names, besides `host` and the loopback's, that callers may reach it by.
+        allow_write: Whether tools that change something may be called.
+        allow_private: Whether operations at private addresses may be called, though it is the
+            document rather than the user that names the address.
+        usage_log: Whether searches and calls are logged.
+        log_text: Whether the log has requests and arguments as they are, not digests alone.
+        call_timeout: How long a call may take that names no time of its own, in seconds.
+        most_request_bytes: The longest body of a request.
+        most_result_characters: How much of a tool's result is passed on.
+        drain_seconds: How long requests may go on once the server is told to stop.
+
+    Raises:
+        ValueError: If there is no key and the address is not a loopback address.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8765
+    api_key: str = field(default="", repr=False)
+    allowed_hosts: tuple[str, ...] = ()
+    allow_write: bool = False
+    allow_private: bool = False
+    usage_log: bool = True
+    log_text: bool = False
+    call_timeout: float = 30.0
+    most_request_bytes: int = 1_000_000
+    most_result_characters: int = 200_000
+    drain_seconds: int = 10
+
+    def __post_init__(self) -> None:
+        if not self.api_key and not is_loopback(self.host):
+            raise ValueError(
+                f"host is {self.host!r} and there is no key: anybody who reaches it could call "
+                "the tools. Set TOOLRAG_API_KEY, or listen on 127.0.0.1"
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address; an unknown name is no such address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

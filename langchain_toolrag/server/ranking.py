@@ -1,0 +1,136 @@
+"""Tools that a caller names or brings -> all of them, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from langchain_toolrag.catalogue.document import document_of
+from langchain_toolrag.errors import InvalidToolError
+from langchain_toolrag.index.cache import VectorMemory
+from langchain_toolrag.index.tool_index import ToolIndex
+from langchain_toolrag.plans import run
+from langchain_toolrag.search.cutoff import Cutoff
+from langchain_toolrag.search.finding import Search, find, find_or_by_words
+from langchain_toolrag.search.rankings import Question
+from langchain_toolrag.server.answers import Stopwatch, finite
+from langchain_toolrag.server.bodies import RankAnswer, RankedTool
+from langchain_toolrag.server.recording import Recorder
+from langchain_toolrag.server.searching import mode_of
+from langchain_toolrag.server.serving import Serving
+from langchain_toolrag.types import Evidence, Finding, Hit, ToolDocument, ToolFilter, ToolId
+
+_MOST_VECTORS = 20_000  # Of callers' tools, 1.5 KB each.
+
+
+class Rankings:
+    """Ranks tools of callers; a tool that is ranked again need not be embedded again.
+
+    Args:
+        serving: The catalogue, and the model.
+        recorder: Told of every ranking.
+    """
+
+    def __init__(self, serving: Serving, recorder: Recorder) -> None:
+        self._serving = serving
+        self._recorder = recorder
+        self._vectors = VectorMemory(_MOST_VECTORS)
+
+    async def rank(self, query: str, tools: Sequence[dict[str, Any]]) -> RankAnswer:
+        """Rank tools that the caller brings.
+
+        Args:
+            query: In the language of `search.finding`.
+            tools: Definitions, in MCP's or OpenAI's form.
+
+        Returns:
+            All of them, best first.
+
+        Raises:
+            InvalidToolError: If one is no definition.
+        """
+        documents = [_document(tool, place) for place, tool in enumerate(tools)]
+        index = ToolIndex(self._serving.model, cache=self._vectors)
+        # While the model is loading, a ranking would wait for it.
+        dense = self._serving.mode == "semantic"
+        watch = Stopwatch()
+
+        def work() -> Finding:
+            index.refresh(documents)
+            return _run(index, _plan(query, len(documents), None, dense=dense))
+
+        finding = await self._serving.in_long_thread(work)
+        names = {document.id: document.name for document in documents}
+        # The log has no names of tools that are not the catalogue's: they are the caller's text.
+        return self._answer(query, names, finding, watch, dense=dense, noted=())
+
+    async def rank_known(self, query: str, names: Sequence[str]) -> RankAnswer:
+        """Rank tools of the catalogue.
+
+        Args:
+            query: In the language of `search.finding`.
+            names: Their ids or API names.
+
+        Returns:
+            All of them, best first.
+
+        Raises:
+            UnknownToolError: If one is not there.
+        """
+        served = self._serving.current
+        ids = {tool.id: served.names[tool.id] for tool in map(served.tool, names)}
+        within = ToolFilter(predicate=lambda document: document.id in ids)
+        index, watch = served.rag.tool_index, Stopwatch()
+        finding = await self._serving.in_thread(
+            lambda: _run(index, _plan(query, len(ids), within, dense=True))
+        )
+        return self._answer(query, ids, finding, watch, dense=True, noted=finding.hits)
+
+    def _answer(
+        self,
+        query: str,
+        names: Mapping[ToolId, str],
+        finding: Finding,
+        watch: Stopwatch,
+        *,
+        dense: bool,
+        noted: Sequence[Hit],
+    ) -> RankAnswer:
+        took_ms = watch.milliseconds()
+        mode = mode_of(finding.degraded) if dense else "lexical"
+        search_id = self._recorder.search("rank", mode, query, noted, took_ms=took_ms)
+        scores = {hit.id: finite(hit.score) for hit in finding.hits}
+        places = {identity: place for place, identity in enumerate(names)}
+        order = [*scores, *(identity for identity in names if identity not in scores)]
+        tools = [
+            RankedTool(index=places[each], name=names[each], score=scores.get(each))
+            for each in order
+        ]
+        return RankAnswer(search_id=search_id, mode=mode, took_ms=took_ms, tools=tools)
+
+
+def _plan(query: str, count: int, within: ToolFilter | None, *, dense: bool) -> Search:
+    cutoff = Cutoff(k=max(1, count))
+    if dense:
+        return find_or_by_words(query, cutoff, within)
+    return find(query, cutoff, within, dense=False)
+
+
+def _run(index: Any, plan: Search) -> Finding:
+    def ask(question: Question) -> Evidence:
+        evidence: Evidence = index.evidence(
+            question.query, question.candidate_k, question.filter, dense=question.dense
+        )
+        return evidence
+
+    return run(plan, ask)
+
+
+def _document(tool: dict[str, Any], place: int) -> ToolDocument:
+    """Read a caller's tool under its place, so that two may have one name."""
+    try:
+        return replace(document_of(tool), id=str(place))
+    except InvalidToolError as error:
+        problem = f"tools[{place}]: wanted a definition in MCP's or OpenAI's form, with a name"
+        raise InvalidToolError(problem, tool) from error

@@ -1,0 +1,111 @@
+"""Every search and call -> the server's counts and the usage log."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+from langchain_toolrag.catalogue.sources.stored import Outcome
+from langchain_toolrag.server.bodies import Mode
+from langchain_toolrag.server.metrics import Metrics
+from langchain_toolrag.types import Hit, ToolId
+from langchain_toolrag.usage.log import UsageLog
+from langchain_toolrag.usage.records import SearchKind
+
+
+class Recorder:
+    """Names, counts and logs searches and calls.
+
+    Args:
+        metrics: Where they are counted.
+        usage: Where they are logged; None for nowhere.
+
+    Attributes:
+        metrics: Where they are counted.
+        usage: Where they are logged; None for nowhere.
+    """
+
+    def __init__(self, metrics: Metrics, usage: UsageLog | None) -> None:
+        self.metrics = metrics
+        self.usage = usage
+        if usage is not None:
+            metrics.watch("usage_dropped", "Lines the usage log lost.", lambda: usage.dropped)
+
+    def search(
+        self,
+        kind: SearchKind,
+        mode: Mode,
+        query: str,
+        hits: Iterable[Hit],
+        *,
+        took_ms: float,
+        confidence: float | None = None,
+        index: str = "",
+        session: str = "",
+    ) -> str:
+        """Note a search.
+
+        Args:
+            kind: What was asked.
+            mode: How it was answered.
+            query: The request.
+            hits: What was shown of the catalogue, best first.
+            took_ms: How long it took, in milliseconds.
+            confidence: How sure it was that some tool fits; None for unknown.
+            index: Which catalogue answered.
+            session: Names the caller's session; empty for none.
+
+        Returns:
+            Its name, which calls of what it found can give.
+        """
+        search_id = f"s-{uuid.uuid4().hex}"
+        self.metrics.searched(kind, mode, took_ms / 1000)
+        if self.usage is not None:
+            self.usage.search(
+                search_id=search_id,
+                kind=kind,
+                mode=mode,
+                query=query,
+                retrieved=[(hit.id, hit.rank, hit.score) for hit in hits],
+                confidence=confidence,
+                index=index,
+                session=session,
+                took_ms=took_ms,
+            )
+        return search_id
+
+    def call(
+        self,
+        tool: ToolId,
+        outcome: Outcome,
+        *,
+        search_id: str,
+        arguments: Any = None,
+        took_ms: float | None = None,
+    ) -> str:
+        """Note a call that has ended.
+
+        Args:
+            tool: The tool; empty for a name that the catalogue does not have.
+            outcome: How it went.
+            search_id: The search that found it; empty for unknown.
+            arguments: What it was called with; None for unknown.
+            took_ms: How long it took, in milliseconds; None for a call the caller made itself.
+
+        Returns:
+            Its name.
+        """
+        call_id = f"c-{uuid.uuid4().hex}"
+        if took_ms is not None:
+            self.metrics.called(outcome, took_ms / 1000)
+        if self.usage is not None:
+            self.usage.call(
+                call_id=call_id,
+                tool=tool,
+                outcome=outcome,
+                search_id=search_id,
+                arguments=arguments,
+                latency_ms=took_ms,
+            )
+        return call_id

@@ -1,0 +1,214 @@
+"""The catalogue that is being served: replaced as a whole whenever `tools.jsonl` is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import difflib
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from langchain_core.embeddings import Embeddings
+
+from langchain_toolrag.catalogue.names import bound_name, hashed_name
+from langchain_toolrag.catalogue.sources.directory import ToolDirectory
+from langchain_toolrag.catalogue.sources.directory_tools import definitions
+from langchain_toolrag.catalogue.sources.stored import StoredTool
+from langchain_toolrag.errors import EmbeddingError, ToolRAGError, UnknownToolError
+from langchain_toolrag.index.embedding import NoEmbeddings, as_embeddings
+from langchain_toolrag.index.options import IndexOptions
+from langchain_toolrag.server.bodies import Mode
+from langchain_toolrag.server.metrics import Metrics
+from langchain_toolrag.toolrag import ToolRAG
+from langchain_toolrag.types import ToolId
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECONDS = 1.0
+_CLOSEST = 3
+_ResultT = TypeVar("_ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A catalogue that is being served; it does not change any more.
+
+    Attributes:
+        rag: Its search.
+        tools: Its tools by id, in order.
+        names: Their API names by id: bound names, each of one tool alone.
+        ids: Their ids by API name.
+        fingerprint: Which `tools.jsonl` it was read from.
+    """
+
+    rag: ToolRAG
+    tools: Mapping[ToolId, StoredTool]
+    names: Mapping[ToolId, str]
+    ids: Mapping[str, ToolId]
+    fingerprint: str
+
+    @property
+    def is_semantic(self) -> bool:
+        """Whether there is nothing more to embed and the model is loaded."""
+        return not self.tools or (self.rag.ready and self.rag.indexed)
+
+    def tool(self, name: str) -> StoredTool:
+        """Return the tool of an API name or id, or of a name that no other tool has.
+
+        Args:
+            name: The name a caller gave.
+
+        Returns:
+            The tool.
+
+        Raises:
+            UnknownToolError: If there is none; has the closest API names.
+        """
+        identity = self.ids.get(name) or self.rag.catalogue.id_of(name)
+        found = None if identity is None else self.tools.get(identity)
+        if found is None:
+            closest = difflib.get_close_matches(bound_name(name), self.ids, _CLOSEST)
+            raise UnknownToolError([name], closest, where="the request")
+        return found
+
+
+class Serving:
+    """What is being served, and the threads that search it.
+
+    Tools can be found by words and names at once. Their vectors are made, and a new `tools.jsonl`
+    is looked for, while it is `running`.
+
+    Args:
+        directory: Where the tools are.
+        metrics: Told of every new catalogue.
+        embeddings: As in ToolRAG.
+        index_options: As in ToolRAG.
+
+    Attributes:
+        directory: Where the tools are.
+        model: What requests and tools are embedded with.
+        current: What is being served now.
+
+    Raises:
+        SourceError: If the directory cannot be read.
+    """
+
+    def __init__(
+        self,
+        directory: ToolDirectory,
+        metrics: Metrics,
+        *,
+        embeddings: Embeddings | str | None = None,
+        index_options: IndexOptions | None = None,
+    ) -> None:
+        self.directory = directory
+        # One model for all catalogues that come: it is loaded once.
+        self.model = as_embeddings(embeddings, cache_dir=directory.cache)
+        self._has_model = not isinstance(self.model, NoEmbeddings)
+        self._index_options = index_options
+        self._metrics = metrics
+        self._seen = ""
+        # Threads of their own: tools that are slow hold those that asyncio shares out.
+        self._threads = ThreadPoolExecutor(os.cpu_count() or 1, "toolrag-search")
+        self._long_threads = ThreadPoolExecutor(1, "toolrag-rank")
+        self.current = self._read()
+        metrics.watch("tools", "Tools that can be found.", lambda: len(self.current.tools))
+        metrics.watch("semantic", "Whether requests are embedded.", self._is_semantic)
+
+    @property
+    def mode(self) -> Mode:
+        """How requests are searched now."""
+        return "semantic" if self._is_semantic() else "lexical"
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests are searched as they are to be: by meaning, if there is a model."""
+        return not self._has_model or self._is_semantic()
+
+    async def in_thread(self, work: Callable[[], _ResultT]) -> _ResultT:
+        """Run what takes its time, such as a search, without blocking the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def in_long_thread(self, work: Callable[[], _ResultT]) -> _ResultT:
+        """Run what may take seconds, one after the other, beside the searches."""
+        return await asyncio.get_running_loop().run_in_executor(self._long_threads, work)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Embed what is not embedded and look for new catalogues, as long as this is open."""
+        watching = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
+            for threads in (self._threads, self._long_threads):
+                threads.shutdown(wait=False, cancel_futures=True)
+            self.current.rag.close()
+
+    def _is_semantic(self) -> bool:
+        return self._has_model and self.current.is_semantic
+
+    def _read(self) -> Served:
+        # The fingerprint first: tools that are replaced meanwhile are then read again.
+        self._seen = self.directory.fingerprint()
+        tools = {tool.id: tool for tool in self.directory.tools()}
+        # Found as the tools of `ToolRAG.from_directory` are, but not to be called by it.
+        rag = ToolRAG(
+            definitions(list(tools.values())),
+            embeddings=self.model,
+            index_options=self._index_options,
+            cache_dir=self.directory.cache if self._has_model else None,
+            background=self._has_model,
+            on_duplicate="prefix",
+        )
+        ids = _by_name(tools)
+        names = {identity: name for name, identity in ids.items()}
+        return Served(rag, tools, names, ids, self._seen)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_POLL_SECONDS)
+            # Without the file, as while a directory is being copied, the old tools stay.
+            if self.directory.fingerprint() not in ("", self._seen):
+                await self._replace()
+            if not self.ready:
+                # Searching has the index load its model and embed in the background, or try again.
+                await self.in_thread(lambda: self.current.rag.find("warm up", 1))
+
+    async def _replace(self) -> None:
+        """Serve the new tools; until they can be found by meaning, the old ones stay."""
+        try:
+            new = await asyncio.to_thread(self._read)
+            if self._is_semantic():
+                await asyncio.to_thread(_embed, new.rag)
+        # Whatever is wrong with the new tools is no reason to stop serving the old ones.
+        except Exception as error:
+            why = str(error) if isinstance(error, ToolRAGError) else type(error).__name__
+            logger.warning("the new tools cannot be served, the old ones stay: %s", why)
+            self._metrics.reloaded(failed=True)
+            return
+        old, self.current = self.current, new
+        old.rag.close()
+        self._metrics.reloaded(failed=False)
+
+
+def _by_name(ids: Iterable[ToolId]) -> dict[str, ToolId]:
+    """Return ids by API name; of two that would have one (`a/b__c`, `a__b/c`) one is hashed."""
+    named: dict[str, ToolId] = {}
+    for identity in ids:
+        name = bound_name(identity)
+        named[hashed_name(identity) if name in named else name] = identity
+    return named
+
+
+def _embed(rag: ToolRAG) -> None:
+    try:
+        rag.index()
+    except EmbeddingError as error:
+        logger.warning("new tools can be found by words and names alone for now: %s", error)

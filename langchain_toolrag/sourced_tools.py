@@ -1,0 +1,75 @@
+"""Searchable tools, and the servers they are of -> tools that change as their servers do out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from langchain_core.tools import BaseTool
+
+from langchain_toolrag.catalogue.bound_names import OnDuplicate
+from langchain_toolrag.catalogue.document import server_of
+from langchain_toolrag.errors import ToolRAGError
+from langchain_toolrag.index.contract import Index
+from langchain_toolrag.searchable_tools import SearchableTools
+from langchain_toolrag.selection.options import SelectionOptions
+from langchain_toolrag.types import Tool
+
+logger = logging.getLogger(__name__)
+
+
+class SourcedTools(SearchableTools):
+    """Tools that are of servers, whose sessions it closes.
+
+    Args:
+        index: The index; it is made to hold the tools.
+        options: How much of a ranking is returned, and by what it is.
+        on_duplicate: What to do with two tools of one name.
+        debounce_ms: How long `reindex` waits for further calls, in milliseconds.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        options: SelectionOptions,
+        *,
+        on_duplicate: OnDuplicate,
+        debounce_ms: int,
+    ) -> None:
+        self._sources = ExitStack()
+        super().__init__(index, options, on_duplicate=on_duplicate, debounce_ms=debounce_ms)
+
+    def close(self) -> None:
+        """Drop a re-index that has not begun, and end sessions; searches still answer."""
+        super().close()
+        self._sources.close()
+
+    def _take_changes(self, server: str, listed: list[BaseTool] | str) -> None:
+        """Put what a server lists now in the place of its tools, and embed what is new.
+
+        A text says why it cannot be listed. The tools stay then, and `status.unavailable` says it.
+        """
+        problem = listed if isinstance(listed, str) else self._problem_with(server, listed)
+        if problem:
+            problem = f"{problem}; its tools are those it had before"
+            logger.warning("the MCP server %s", problem)
+        self.report_server(server, problem)
+
+    def _problem_with(self, server: str, listed: list[BaseTool]) -> str:
+        """Take in a server's tools, or return why that cannot be done."""
+        try:
+            with self._changing:
+                self.refresh(_replaced(self._catalogue.originals, server, listed))
+            self.index()
+        except ToolRAGError as error:
+            return f"{server}: {error}"
+        return ""
+
+
+def _replaced(tools: Sequence[Tool], server: str, listed: Sequence[BaseTool]) -> list[Tool]:
+    """Return the tools with those of a server replaced, in their place."""
+    theirs = [isinstance(tool, BaseTool) and server_of(tool.metadata) == server for tool in tools]
+    first = theirs.index(True) if True in theirs else len(tools)
+    others = [tool for tool, is_theirs in zip(tools, theirs, strict=True) if not is_theirs]
+    return [*others[:first], *listed, *others[first:]]
