@@ -16,11 +16,25 @@ from langchain_toolrag.cli import (
     list_tools,
     search,
     select,
+    serve,
     status,
+    usage,
 )
 from langchain_toolrag.errors import ToolRAGError
 
-_COMMANDS = (ingest, list_tools, status, search, call, select, lint, evaluate, finetune)
+_COMMANDS = (
+    select,
+    search,
+    lint,
+    evaluate,
+    finetune,
+    ingest,
+    list_tools,
+    status,
+    call,
+    serve,
+    usage,
+)
 _FAILED = 1  # argparse itself exits with 2 for a malformed command line.
 
 

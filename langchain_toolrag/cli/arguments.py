@@ -35,9 +35,14 @@ def add_tools_argument(command: argparse.ArgumentParser) -> None:
 
 
 def add_model_arguments(command: argparse.ArgumentParser) -> None:
-    """Add by what to search, and where vectors are kept from run to run."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    """Add by what to search."""
     command.add_argument("--lexical", action="store_true", help="search by words, load no model")
+    _add_endpoint_arguments(command)
+
+
+def add_cache_argument(command: argparse.ArgumentParser) -> None:
+    """Add where vectors are kept from run to run; an ingest directory has its own place."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     command.add_argument(
         "--cache",
         type=Path,
@@ -45,7 +50,6 @@ def add_model_arguments(command: argparse.ArgumentParser) -> None:
         default=Path(os.environ.get("TOOLRAG_CACHE") or Path(home) / "langchain-toolrag"),
         help="where embeddings are kept (default: %(default)s; TOOLRAG_CACHE sets it)",
     )
-    _add_endpoint_arguments(command)
 
 
 def model_of(arguments: argparse.Namespace) -> ModelArguments:
@@ -61,13 +65,14 @@ def model_of(arguments: argparse.Namespace) -> ModelArguments:
         EmbeddingError: If an endpoint is given without its model, a model without its endpoint,
             or a key in TOOLRAG_EMB_API_KEY that cannot be one.
     """
+    cache = getattr(arguments, "cache", None)
     if arguments.lexical:
         return {"embeddings": NoEmbeddings(), "cache_dir": None, "index_options": None}
     if not (arguments.emb_url or arguments.emb_model or arguments.emb_instruction):
-        return {"embeddings": None, "cache_dir": arguments.cache, "index_options": None}
+        return {"embeddings": None, "cache_dir": cache, "index_options": None}
     return {
         "embeddings": _endpoint(arguments),
-        "cache_dir": arguments.cache,
+        "cache_dir": cache,
         "index_options": IndexOptions(tool_text="json"),
     }
 

@@ -47,7 +47,7 @@ def rag_over(directory: ToolDirectory, arguments: argparse.Namespace) -> ToolRAG
     """Return a ToolRAG that finds the tools of a directory and cannot call them.
 
     Args:
-        directory: The directory; its cache is used, not that of `--cache`.
+        directory: The directory; its cache is used.
         arguments: The parsed arguments, those of `add_model_arguments` among them.
 
     Returns:
@@ -57,6 +57,6 @@ def rag_over(directory: ToolDirectory, arguments: argparse.Namespace) -> ToolRAG
         SourceError: If the directory cannot be read.
     """
     model = model_of(arguments)
-    if model["cache_dir"] is not None:
+    if not arguments.lexical:
         model["cache_dir"] = directory.cache
     return ToolRAG(definitions(directory.tools()), on_duplicate="id", **model)

@@ -15,6 +15,7 @@ from typing_extensions import Self
 from langchain_toolrag.cli.arguments import (
     Commands,
     ModelArguments,
+    add_cache_argument,
     add_model_arguments,
     model_of,
 )
@@ -61,6 +62,7 @@ def register(commands: Commands) -> None:
         "--compare", nargs=2, metavar=("A", "B"), help="two of these, and how B differs from A"
     )
     add_model_arguments(command)
+    add_cache_argument(command)
     command.add_argument("--json", action="store_true", help="print JSON")
     command.add_argument(
         "--per-query", type=Path, metavar="FILE", help="write a line of JSON for every query"

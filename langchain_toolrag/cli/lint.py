@@ -12,6 +12,7 @@ from itertools import groupby
 from langchain_toolrag.catalogue.sources.files import read_tools
 from langchain_toolrag.cli.arguments import (
     Commands,
+    add_cache_argument,
     add_model_arguments,
     add_tools_argument,
     model_of,
@@ -47,6 +48,7 @@ def register(commands: Commands) -> None:
         "--ignore", type=_codes, default=(), metavar="CODE,...", help="leave these findings out"
     )
     add_model_arguments(command)
+    add_cache_argument(command)
     command.add_argument("--json", action="store_true", help="print JSON")
 
 

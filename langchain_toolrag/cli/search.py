@@ -11,6 +11,7 @@ from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.files import read_tools
 from langchain_toolrag.cli.arguments import (
     Commands,
+    add_cache_argument,
     add_model_arguments,
     at_least_one,
     model_of,
@@ -52,6 +53,7 @@ def register(commands: Commands) -> None:
         help="at most so many (default: %(default)s); named tools are all found",
     )
     add_model_arguments(search)
+    add_cache_argument(search)
     search.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -14,6 +14,7 @@ from langchain_toolrag.catalogue.sources.files import read_tools
 from langchain_toolrag.catalogue.sources.json_files import read_json
 from langchain_toolrag.cli.arguments import (
     Commands,
+    add_cache_argument,
     add_model_arguments,
     add_tools_argument,
     at_least_one,
@@ -39,6 +40,7 @@ def register(commands: Commands) -> None:
     select.add_argument("--k", type=at_least_one, metavar="N", help="how many (default: adaptive)")
     select.add_argument("--classic", action="store_true", help="ToolRAG's algorithm")
     add_model_arguments(select)
+    add_cache_argument(select)
     select.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from langchain_toolrag.catalogue.names import is_bound_name
+from langchain_toolrag.catalogue.names import bound_name, is_bound_name
 from langchain_toolrag.linting.finding import Finding, listed
 from langchain_toolrag.types import ToolDocument
 
@@ -38,6 +38,8 @@ def renamed(documents: Sequence[ToolDocument]) -> Iterator[Finding]:
     for document in documents:
         if document.bound_name == document.name or owners[document.name] > 1:
             continue
+        if document.server and document.bound_name == bound_name(document.id):
+            continue  # As on_duplicate="id" wants it.
         refused = not is_bound_name(document.name)
         reason = "which providers refuse" if refused else "which a provider's own tool has"
         yield Finding(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, convert_to_messages
 
 from langchain_toolrag.errors import EmbeddingError
 from langchain_toolrag.plans import run
@@ -40,7 +40,7 @@ async def explain(serving: Serving, messages: str | Sequence[dict[str, Any]]) ->
         ValueError: If it is no conversation.
     """
     served, watch = serving.current, Stopwatch()
-    given = messages if isinstance(messages, str) else _read(messages, served)
+    given = messages if isinstance(messages, str) else _read(messages)
     selection = await serving.in_thread(lambda: served.rag.select(given))
     took_ms = watch.milliseconds()
     conversation = read_conversation(given)
@@ -48,26 +48,12 @@ async def explain(serving: Serving, messages: str | Sequence[dict[str, Any]]) ->
     return _answer(served, selection, below, _sticky(served.rag, conversation), took_ms)
 
 
-def _read(messages: Sequence[dict[str, Any]], served: Served) -> list[BaseMessage]:
+def _read(messages: Sequence[dict[str, Any]]) -> list[BaseMessage]:
     try:
-        read = convert_to_messages(messages)
+        return convert_to_messages(messages)
     # LangChain raises errors of many kinds for what it cannot read.
     except Exception as error:
         raise ValueError("messages: wanted a conversation, each with role and content") from error
-    return [_in_own_names(message, served) for message in read]
-
-
-def _in_own_names(message: BaseMessage, served: Served) -> BaseMessage:
-    """Give the calls of API names the names that the catalogue binds these tools under."""
-    if not isinstance(message, AIMessage) or not message.tool_calls:
-        return message
-    entries = served.rag.catalogue.entries
-    calls = []
-    for call in message.tool_calls:
-        entry = entries.get(served.ids.get(call["name"], ""))
-        name = entry.document.bound_name if entry else call["name"]
-        calls.append({**call, "name": name})
-    return message.model_copy(update={"tool_calls": calls})
 
 
 def _sticky(rag: ToolRAG, conversation: Conversation) -> set[ToolId]:

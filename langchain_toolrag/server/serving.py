@@ -7,14 +7,14 @@ import contextlib
 import difflib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
 from langchain_core.embeddings import Embeddings
 
-from langchain_toolrag.catalogue.names import bound_name, hashed_name
+from langchain_toolrag.catalogue.names import bound_name
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.directory_tools import definitions
 from langchain_toolrag.catalogue.sources.stored import StoredTool
@@ -165,11 +165,12 @@ class Serving:
             index_options=self._index_options,
             cache_dir=self.directory.cache if self._has_model else None,
             background=self._has_model,
-            on_duplicate="prefix",
+            on_duplicate="id",
         )
-        ids = _by_name(tools)
-        names = {identity: name for name, identity in ids.items()}
-        return Served(rag, tools, names, ids, self._seen)
+        bound = {entry.document.id: entry.document.bound_name for entry in rag.catalogue}
+        # A tool whose schema is broken is not in the catalogue and can be called all the same.
+        names = {identity: bound.get(identity) or bound_name(identity) for identity in tools}
+        return Served(rag, tools, names, {names[i]: i for i in names}, self._seen)
 
     async def _watch(self) -> None:
         while True:
@@ -196,15 +197,6 @@ class Serving:
         old, self.current = self.current, new
         old.rag.close()
         self._metrics.reloaded(failed=False)
-
-
-def _by_name(ids: Iterable[ToolId]) -> dict[str, ToolId]:
-    """Return ids by API name; of two that would have one (`a/b__c`, `a__b/c`) one is hashed."""
-    named: dict[str, ToolId] = {}
-    for identity in ids:
-        name = bound_name(identity)
-        named[hashed_name(identity) if name in named else name] = identity
-    return named
 
 
 def _embed(rag: ToolRAG) -> None:

@@ -1,6 +1,8 @@
 import pytest
 from documents import make_document
+from fakes import make_tool
 
+from langchain_toolrag.catalogue.catalogue import build_catalogue
 from langchain_toolrag.linting.names import duplicate_names, renamed, vague_names
 
 
@@ -53,6 +55,13 @@ def test_a_name_that_providers_refuse_is_found_with_the_one_the_model_sees(name)
 
 def test_a_name_of_64_characters_is_kept():
     assert list(renamed([make_document("x" * 64)])) == []
+
+
+def test_a_tool_that_is_bound_under_its_id_as_all_are_is_not_renamed():
+    tool = make_tool("get_weather", "Weather in a city.", server="weather")
+    (document,) = build_catalogue([tool], on_duplicate="id").documents
+    assert document.bound_name == "weather__get_weather"
+    assert list(renamed([document])) == []
 
 
 def test_one_name_on_three_servers_is_found_once_with_the_other_two():
