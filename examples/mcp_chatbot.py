@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from terminal import chat_model, options, said
 
 from langchain_toolrag import create_react_agent
-from langchain_toolrag.catalogue.sources.mcp import list_mcp_tools
+from langchain_toolrag.catalogue.sources.mcp.client import list_mcp_tools
 
 SERVERS = Path(__file__).parent / "servers"
 DEMO = ("whats the weather in durgapur?", "do it for kolkata too", "list calendar events")

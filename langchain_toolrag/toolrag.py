@@ -221,7 +221,7 @@ class ToolRAG(SourcedTools):
         Raises:
             DuplicateToolError: If two tools have one name, under `"raise"`.
         """
-        from langchain_toolrag.catalogue.sources.mcp_live import LiveServers  # MCP SDK.
+        from langchain_toolrag.catalogue.sources.mcp.live import LiveServers  # MCP SDK.
 
         servers = LiveServers(client, debounce_ms / 1000)
         with ExitStack() as closing:

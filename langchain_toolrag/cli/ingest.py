@@ -12,7 +12,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
-from langchain_toolrag.catalogue.sources.mcp_connections import (
+from langchain_toolrag.catalogue.sources.mcp.connections import (
     configured_sources,
     given_source,
     is_template,
@@ -105,7 +105,7 @@ def _register_openapi(command: argparse.ArgumentParser) -> None:
 
 
 def _ingest_mcp(arguments: argparse.Namespace) -> int:
-    from langchain_toolrag.catalogue.sources.mcp_listing import list_sources  # MCP SDK.
+    from langchain_toolrag.catalogue.sources.mcp.listing import list_sources  # MCP SDK.
 
     sources: list[StoredSource] = [given_source(text) for text in arguments.server]
     if arguments.config is not None:
@@ -121,7 +121,7 @@ def _ingest_mcp(arguments: argparse.Namespace) -> int:
 
 
 def _ingest_openapi(arguments: argparse.Namespace) -> int:
-    from langchain_toolrag.catalogue.sources.openapi import read_openapi
+    from langchain_toolrag.catalogue.sources.openapi.listing import read_openapi
 
     headers = _headers(arguments.header)
     with shown_warnings():

@@ -21,8 +21,8 @@ from langchain_toolrag.catalogue.document import document_of
 from langchain_toolrag.catalogue.sources.calls import SourceCalls
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.directory_tools import callable_tools, definitions
-from langchain_toolrag.catalogue.sources.mcp_connections import configured_sources
-from langchain_toolrag.catalogue.sources.mcp_listing import list_sources
+from langchain_toolrag.catalogue.sources.mcp.connections import configured_sources
+from langchain_toolrag.catalogue.sources.mcp.listing import list_sources
 from langchain_toolrag.catalogue.sources.python_tools import read_python
 from langchain_toolrag.catalogue.sources.stored import Listing
 from langchain_toolrag.errors import SourceError

@@ -11,7 +11,7 @@ from langchain_mcp_adapters.client import MultiServerMCPClient
 from mcp_running import SCRIPT, HttpServer
 
 from langchain_toolrag import ToolRAG
-from langchain_toolrag.catalogue.sources.mcp import list_mcp_tools
+from langchain_toolrag.catalogue.sources.mcp.client import list_mcp_tools
 from langchain_toolrag.errors import DuplicateToolError
 
 WEATHER = str(Path(__file__).parents[2] / "examples" / "servers" / "weather_server.py")

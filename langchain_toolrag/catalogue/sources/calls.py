@@ -22,9 +22,9 @@ from mcp.types import (
 
 from langchain_toolrag.catalogue.sources.background_loop import BackgroundLoop
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
-from langchain_toolrag.catalogue.sources.mcp_connections import expanded
-from langchain_toolrag.catalogue.sources.mcp_listing import connect
-from langchain_toolrag.catalogue.sources.mcp_sessions import (
+from langchain_toolrag.catalogue.sources.mcp.connections import expanded
+from langchain_toolrag.catalogue.sources.mcp.listing import connect
+from langchain_toolrag.catalogue.sources.mcp.sessions import (
     OPEN_SECONDS,
     KeptSession,
     call_once,
@@ -170,7 +170,7 @@ class SourceCalls:
         self, source: StoredSource, tool: StoredTool, arguments: Mapping[str, Any]
     ) -> CallResult:
         # Reads OpenAPI documents, which whoever calls no operation need not have the parts for.
-        from langchain_toolrag.catalogue.sources.openapi_calls import (
+        from langchain_toolrag.catalogue.sources.openapi.calls import (
             call_operation,
             operations_client,
         )

@@ -11,7 +11,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_toolrag.catalogue.catalogue import Entry, build_catalogue
 from langchain_toolrag.catalogue.sources.directory import now, repeated
 from langchain_toolrag.catalogue.sources.files import read_tools
-from langchain_toolrag.catalogue.sources.mcp_connections import checked_name
+from langchain_toolrag.catalogue.sources.mcp.connections import checked_name
 from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, StoredTool
 from langchain_toolrag.errors import SourceError
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
-from langchain_toolrag.catalogue.sources.mcp_connections import (
+from langchain_toolrag.catalogue.sources.mcp.connections import (
     configured_sources,
     connection_of,
     expanded,

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from http_echo import echo_server
 
-from langchain_toolrag.catalogue.sources.openapi import read_openapi
+from langchain_toolrag.catalogue.sources.openapi.listing import read_openapi
 from langchain_toolrag.errors import SourceError
 
 DATA = Path(__file__).parents[2] / "data" / "openapi"
@@ -344,7 +344,7 @@ def test_a_url_that_gives_no_document_is_an_error_without_its_query(path, proble
 
 
 def test_a_document_larger_than_any_is_not_read_to_its_end(monkeypatch):
-    from langchain_toolrag.catalogue.sources import openapi_document
+    from langchain_toolrag.catalogue.sources.openapi import document as openapi_document
 
     monkeypatch.setattr(openapi_document, "_MOST_BYTES", 100_000)
     with echo_server() as server, pytest.raises(SourceError, match="more than"):

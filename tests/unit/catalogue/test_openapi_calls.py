@@ -8,9 +8,9 @@ import httpx
 import pytest
 from http_echo import PICTURE, echo_server
 
-from langchain_toolrag.catalogue.sources import openapi_calls
-from langchain_toolrag.catalogue.sources.openapi_addresses import is_public
-from langchain_toolrag.catalogue.sources.openapi_calls import call_operation, operations_client
+from langchain_toolrag.catalogue.sources.openapi import calls as openapi_calls
+from langchain_toolrag.catalogue.sources.openapi.addresses import is_public
+from langchain_toolrag.catalogue.sources.openapi.calls import call_operation, operations_client
 from langchain_toolrag.catalogue.sources.stored import StoredSource, StoredTool
 
 SECRET = "sk-live-0123456789"

@@ -6,8 +6,8 @@ from jsonschema import Draft202012Validator
 from large_openapi import document
 
 from langchain_toolrag.catalogue.names import bound_name, is_bound_name
-from langchain_toolrag.catalogue.sources.openapi import read_openapi
-from langchain_toolrag.catalogue.sources.openapi_arguments import MOST_CHARACTERS
+from langchain_toolrag.catalogue.sources.openapi.arguments import MOST_CHARACTERS
+from langchain_toolrag.catalogue.sources.openapi.listing import read_openapi
 
 SECONDS = 20.0  # It takes one; the machine of a test may have other things to do.
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from langchain_toolrag.catalogue.sources.openapi_media import best_media_type
-from langchain_toolrag.catalogue.sources.openapi_request import outgoing
+from langchain_toolrag.catalogue.sources.openapi.media import best_media_type
+from langchain_toolrag.catalogue.sources.openapi.request import outgoing
 from langchain_toolrag.catalogue.sources.stored import StoredTool
 
 

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from langchain_toolrag.catalogue.sources import openapi_arguments
-from langchain_toolrag.catalogue.sources.openapi import read_openapi
-from langchain_toolrag.catalogue.sources.openapi_text import parse_text
+from langchain_toolrag.catalogue.sources.openapi import arguments as openapi_arguments
+from langchain_toolrag.catalogue.sources.openapi.listing import read_openapi
+from langchain_toolrag.catalogue.sources.openapi.text import parse_text
 from langchain_toolrag.errors import SourceError
 
 

@@ -19,9 +19,9 @@ from mcp.shared.session import ProgressFnT
 from mcp.types import CallToolResult, ServerNotification, ToolListChangedNotification
 
 from langchain_toolrag.catalogue.sources.background_loop import BackgroundLoop
-from langchain_toolrag.catalogue.sources.mcp import McpTools, of_server
-from langchain_toolrag.catalogue.sources.mcp_listing import listed_tools
-from langchain_toolrag.catalogue.sources.mcp_sessions import KeptSession, Opened, call_once
+from langchain_toolrag.catalogue.sources.mcp.client import McpTools, of_server
+from langchain_toolrag.catalogue.sources.mcp.listing import listed_tools
+from langchain_toolrag.catalogue.sources.mcp.sessions import KeptSession, Opened, call_once
 from langchain_toolrag.errors import SourceError
 from langchain_toolrag.fork import reset_after_fork
 

@@ -12,14 +12,14 @@ from urllib.parse import urljoin, urlsplit
 from openapi_pydantic.v3.v3_1 import SecurityScheme, Server
 
 from langchain_toolrag.catalogue.names import split_words
-from langchain_toolrag.catalogue.sources.openapi_arguments import checked
-from langchain_toolrag.catalogue.sources.openapi_document import (
+from langchain_toolrag.catalogue.sources.openapi.arguments import checked
+from langchain_toolrag.catalogue.sources.openapi.document import (
     Node,
     is_url,
     read_document,
     without_secrets,
 )
-from langchain_toolrag.catalogue.sources.openapi_operations import read_operations
+from langchain_toolrag.catalogue.sources.openapi.operations import read_operations
 from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource
 
 _SAYS_NOTHING = frozenset(("openapi", "swagger", "api", "apis", "spec", "schema", "index", "docs"))

@@ -13,14 +13,14 @@ from mcp.types import Tool
 
 from langchain_toolrag.catalogue.sources.background_loop import BackgroundLoop
 from langchain_toolrag.catalogue.sources.directory import now, repeated
-from langchain_toolrag.catalogue.sources.mcp_connections import connection_of
-from langchain_toolrag.catalogue.sources.mcp_sessions import (
+from langchain_toolrag.catalogue.sources.mcp.connections import connection_of
+from langchain_toolrag.catalogue.sources.mcp.sessions import (
     KeptSession,
     Opened,
     list_all,
     problem_of,
 )
-from langchain_toolrag.catalogue.sources.mcp_transports import open_connection
+from langchain_toolrag.catalogue.sources.mcp.transports import open_connection
 from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, StoredTool
 from langchain_toolrag.errors import SourceError
 

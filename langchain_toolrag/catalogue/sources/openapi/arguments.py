@@ -25,8 +25,8 @@ from openapi_pydantic.v3.v3_1 import Encoding, Parameter, RequestBody
 from pydantic import BaseModel, ValidationError
 
 from langchain_toolrag.catalogue.sources.json_files import first_fault
-from langchain_toolrag.catalogue.sources.openapi_document import Node
-from langchain_toolrag.catalogue.sources.openapi_media import (
+from langchain_toolrag.catalogue.sources.openapi.document import Node
+from langchain_toolrag.catalogue.sources.openapi.media import (
     FORM,
     MULTIPART,
     bare_type,
@@ -34,7 +34,7 @@ from langchain_toolrag.catalogue.sources.openapi_media import (
     is_json,
     is_text,
 )
-from langchain_toolrag.catalogue.sources.openapi_schema import (
+from langchain_toolrag.catalogue.sources.openapi.schema import (
     BINARY,
     Schema,
     SchemaReader,

@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from langchain_toolrag.catalogue.sources.openapi_document import Node
-from langchain_toolrag.catalogue.sources.openapi_media import is_json, is_text
+from langchain_toolrag.catalogue.sources.openapi.document import Node
+from langchain_toolrag.catalogue.sources.openapi.media import is_json, is_text
 
 Schema = dict[str, Any]
 

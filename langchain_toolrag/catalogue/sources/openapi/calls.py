@@ -18,9 +18,9 @@ from urllib.parse import unquote
 
 import httpx
 
-from langchain_toolrag.catalogue.sources.openapi_addresses import is_public, resolve
-from langchain_toolrag.catalogue.sources.openapi_answer import Secrets, read_answer, result_of
-from langchain_toolrag.catalogue.sources.openapi_request import Outgoing, outgoing
+from langchain_toolrag.catalogue.sources.openapi.addresses import is_public, resolve
+from langchain_toolrag.catalogue.sources.openapi.answer import Secrets, read_answer, result_of
+from langchain_toolrag.catalogue.sources.openapi.request import Outgoing, outgoing
 from langchain_toolrag.catalogue.sources.stored import CallResult, StoredSource, StoredTool
 
 _READING = ("GET", "HEAD")

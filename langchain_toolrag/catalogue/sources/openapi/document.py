@@ -20,7 +20,7 @@ import httpx
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 
-from langchain_toolrag.catalogue.sources.openapi_text import parse_text
+from langchain_toolrag.catalogue.sources.openapi.text import parse_text
 from langchain_toolrag.errors import SourceError
 
 _MOST_BYTES = 64 * 1024 * 1024  # The largest public document (Microsoft Graph) has about 40 MB.

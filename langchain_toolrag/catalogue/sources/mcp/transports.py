@@ -15,7 +15,7 @@ from langchain_mcp_adapters.sessions import create_session
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from langchain_toolrag.catalogue.sources.mcp_sessions import Opened
+from langchain_toolrag.catalogue.sources.mcp.sessions import Opened
 
 logger = logging.getLogger(__name__)
 

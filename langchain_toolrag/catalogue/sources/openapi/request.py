@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
 
-from langchain_toolrag.catalogue.sources.openapi_media import FORM, MULTIPART, is_json
+from langchain_toolrag.catalogue.sources.openapi.media import FORM, MULTIPART, is_json
 from langchain_toolrag.catalogue.sources.stored import StoredTool
 
 _TEMPLATE = re.compile(r"\{([^{}]+)\}")

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import httpx
 
-from langchain_toolrag.catalogue.sources.openapi_media import is_json
+from langchain_toolrag.catalogue.sources.openapi.media import is_json
 from langchain_toolrag.catalogue.sources.stored import CallResult
 
 _LONGEST_ERROR = 1_000  # Characters of an error's body that a model is shown.

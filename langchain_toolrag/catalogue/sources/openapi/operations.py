@@ -12,8 +12,8 @@ from openapi_pydantic.v3.v3_1 import Operation
 
 from langchain_toolrag.catalogue.document import tool_id
 from langchain_toolrag.catalogue.names import split_words
-from langchain_toolrag.catalogue.sources.openapi_arguments import checked, read_arguments
-from langchain_toolrag.catalogue.sources.openapi_document import Node
+from langchain_toolrag.catalogue.sources.openapi.arguments import checked, read_arguments
+from langchain_toolrag.catalogue.sources.openapi.document import Node
 from langchain_toolrag.catalogue.sources.stored import StoredTool
 from langchain_toolrag.errors import SourceError
 

@@ -1,0 +1,1 @@
+"""MCP servers in -> their tools, and calls of these, out."""

@@ -1,0 +1,1 @@
+"""OpenAPI documents in -> stored tools, and calls of their operations, out."""
