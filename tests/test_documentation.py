@@ -10,6 +10,8 @@ from fake_model import ScriptedModel
 from fakes import HashingEmbeddings, make_catalogue
 
 from langchain_toolrag import cli
+from langchain_toolrag.catalogue.sources.directory import ToolDirectory
+from langchain_toolrag.catalogue.sources.python_tools import read_python
 from langchain_toolrag.index.adapter import PACKAGED, Adapter, write_adapter
 
 ROOT = Path(__file__).parents[1]
@@ -37,8 +39,11 @@ def _learned(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.usefixtures("_learned")
-async def test_every_python_block_of_the_readme_runs_in_order():
+async def test_every_python_block_of_the_readme_runs_in_order(tmp_path):
+    tools = read_python(f"{ROOT / 'examples' / 'tools.py'}:TOOLS", name="demo")
+    ToolDirectory(tmp_path / "data").replace([tools])
     names = {
+        "data": tmp_path / "data",
         "MyEmbeddings": HashingEmbeddings,
         "model": ScriptedModel(),
         "tools": make_catalogue(),
@@ -65,10 +70,16 @@ def test_ci_runs_the_readmes_test_command():
     assert command.group().replace(".venv/bin/", "") in (ROOT / ".ci" / "run").read_text()
 
 
-@pytest.mark.parametrize("command", ["select", "lint", "eval", "finetune"])
+COMMANDS = [
+    *("select", "search", "lint", "eval", "finetune", "ingest mcp", "ingest openapi"),
+    *("ingest python", "list", "status", "call", "serve", "usage"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_of_a_command_is_in_the_readme(command, capsys):
     with pytest.raises(SystemExit):
-        cli.main([command, "--help"])
+        cli.main([*command.split(), "--help"])
     options = set(re.findall(r"(?<!\w)--[a-z][a-z-]*", capsys.readouterr().out)) - {"--help"}
     assert options
     assert {option for option in options if option not in README} == set()
