@@ -21,12 +21,17 @@ _WEIGHTS_FILE = "model.safetensors"
 
 
 def places(name: str) -> list[tuple[str, dict[str, Any]]]:
-    """Say where to look for a model, in order, and with which options to load it there."""
+    """Say where to look for a model, in order, and with which options to load it there.
+
+    The hub is not asked for the default model where its weights are installed as a package.
+    """
     if Path(name).is_dir():
         return [(name, {"local_files_only": True})]
     packaged = packaged_weights() if name == DEFAULT_MODEL else None
-    first = [(str(packaged), {"local_files_only": True})] if packaged else []
-    return [*first, (name, {"local_files_only": True}), (name, {})]
+    local: list[tuple[str, dict[str, Any]]] = [(name, {"local_files_only": True})]
+    if packaged is not None:
+        return [(str(packaged), {"local_files_only": True}), *local]
+    return [*local, (name, {})]
 
 
 def packaged_weights() -> Path | None:

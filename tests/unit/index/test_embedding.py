@@ -102,13 +102,20 @@ def test_a_model_that_is_nowhere_is_an_error_without_the_network():
     assert not model.loaded
 
 
-def test_the_weights_package_comes_before_the_cache_and_the_cache_before_the_hub(
-    monkeypatch, loader
+@pytest.mark.parametrize(
+    ("package", "places"),
+    [
+        (None, [(DEFAULT_MODEL, True), (DEFAULT_MODEL, False)]),
+        (Path("/weights"), [("/weights", True), (DEFAULT_MODEL, True)]),
+    ],
+)
+def test_the_hub_is_asked_last_and_never_where_the_weights_are_installed(
+    package, places, monkeypatch, loader
 ):
-    monkeypatch.setattr(model_weights, "packaged_weights", lambda: Path("/weights"))
+    monkeypatch.setattr(model_weights, "packaged_weights", lambda: package)
     with pytest.raises(EmbeddingError):
         MiniLMEmbeddings(adapter=None).load()
-    assert loader.places == [("/weights", True), (DEFAULT_MODEL, True), (DEFAULT_MODEL, False)]
+    assert loader.places == places
 
 
 def test_a_model_that_is_named_is_not_looked_for_in_the_weights_package(loader):
