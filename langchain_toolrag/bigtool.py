@@ -98,7 +98,7 @@ def create_agent(
             run it is called in a thread.
         retrieve_tools_coroutine: The same for async runs; alone, sync runs raise a TypeError.
         rag: The index to search in place of one that is made here and of the store. It holds
-            the tools of the registry and no others.
+            the tools of the registry and no others. Its usage log notes the calls.
 
     Returns:
         The graph, to be compiled. Its nodes are `agent`, `select_tools` and `tools`.
@@ -121,7 +121,7 @@ def create_agent(
         stored = _StoreSearch(namespace_prefix, {"limit": limit, "filter": filter})
         own = stored if index is None else _IndexSearch(index, registry, limit, stored, rag is None)
         functions = own.retrieve_tools, own.aretrieve_tools
-    return _graph(llm, registry, _retrieval_tool(functions, registry))
+    return _graph(llm, registry, _retrieval_tool(functions, registry), index)
 
 
 def convert_positional_only_function_to_tool(function: Callable[..., Any]) -> BaseTool | None:
@@ -346,7 +346,7 @@ def _failure_as_answer() -> Iterator[None]:
 
 
 def _graph(
-    llm: LanguageModelLike, registry: _Registry, retrieve: BaseTool
+    llm: LanguageModelLike, registry: _Registry, retrieve: BaseTool, rag: ToolRAG | None
 ) -> StateGraph[State, None, State, State]:
     def destinations(state: State) -> list[Send] | str:
         last = state["messages"][-1]
@@ -357,7 +357,7 @@ def _graph(
             for call in last.tool_calls
         ]
 
-    gate = ToolGate(registry, None)
+    gate = ToolGate(registry, None, usage_log=None if rag is None else rag.usage_log)
     runnable = [entry.runnable for entry in registry.catalogue if entry.runnable is not None]
     running = ToolNode(runnable, wrap_tool_call=gate.wrap, awrap_tool_call=gate.awrap)
     graph = StateGraph(State)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import time
+import uuid
+from dataclasses import fields, replace
+from typing import Any
 
 from langchain_toolrag.catalogue.bound_names import OnDuplicate
 from langchain_toolrag.index.contract import Index
@@ -14,6 +17,9 @@ from langchain_toolrag.search.rankings import Question
 from langchain_toolrag.selection.bindable import Filter, as_filter
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.types import Evidence, Finding, Hit
+from langchain_toolrag.usage.log import UsageLog
+
+_DEFAULTS = SelectionOptions()
 
 
 class SearchableTools(IndexedTools):
@@ -24,9 +30,11 @@ class SearchableTools(IndexedTools):
         options: How much of a ranking is returned, and by what it is.
         on_duplicate: What to do with two tools of one name.
         debounce_ms: How long `reindex` waits for further calls, in milliseconds.
+        usage_log: Where the model's own searches are noted; None for nowhere.
 
     Attributes:
         options: How tools are searched and selected.
+        usage_log: Where the model's own searches are noted; None for nowhere.
     """
 
     def __init__(
@@ -36,8 +44,10 @@ class SearchableTools(IndexedTools):
         *,
         on_duplicate: OnDuplicate,
         debounce_ms: int,
+        usage_log: UsageLog | None = None,
     ) -> None:
         self.options = options
+        self.usage_log = usage_log
         super().__init__(index, on_duplicate=on_duplicate, debounce_ms=debounce_ms)
 
     def search(self, query: str, k: int | None = None, filter: Filter | None = None) -> list[Hit]:
@@ -78,7 +88,7 @@ class SearchableTools(IndexedTools):
             filter: Which tools may be found.
 
         Returns:
-            What was found.
+            What was found; with a `search_id` where there is a usage log, which has a line of it.
         """
         return run(self._looking(query, max_results, filter), self._ask)
 
@@ -160,7 +170,31 @@ class SearchableTools(IndexedTools):
     def _looking(self, query: str, max_results: int, filter: Filter | None) -> finding.Search:
         most = _limit(max_results, max_results)
         cutoff = replace(self.options.cutoff, k=None, max_k=most, min_k=min(1, most))
-        return finding.find_or_by_words(query, cutoff, as_filter(filter))
+        plan = finding.find_or_by_words(query, cutoff, as_filter(filter))
+        return plan if self.usage_log is None else self._logged(plan, query, self.usage_log)
+
+    def _logged(self, plan: finding.Search, query: str, log: UsageLog) -> finding.Search:
+        """Note a search once it has ended."""
+        started = time.perf_counter()
+        found = yield from plan
+        found = replace(found, search_id=f"s-{uuid.uuid4().hex}")
+        log.search(
+            search_id=found.search_id,
+            kind="search",
+            mode="lexical" if found.degraded else "semantic",
+            query=query,
+            retrieved=[(hit.id, hit.rank, hit.score) for hit in found.hits],
+            confidence=found.confidence,
+            options=self._logged_options(),
+            index=str(self.tool_index.version),
+            took_ms=1000 * (time.perf_counter() - started),
+        )
+        return found
+
+    def _logged_options(self) -> dict[str, Any]:
+        """Return the options that differ from the defaults."""
+        options = {each.name: getattr(self.options, each.name) for each in fields(_DEFAULTS)}
+        return {key: value for key, value in options.items() if value != getattr(_DEFAULTS, key)}
 
     def _semantic(self, query: str, k: int | None, filter: Filter | None) -> rankings.Ranking:
         return rankings.semantic(

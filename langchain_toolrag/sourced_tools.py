@@ -1,10 +1,12 @@
-"""Searchable tools, and the servers they are of -> tools that change as their servers do out."""
+"""Selectable tools, and the servers they are of -> tools that change as their servers do out."""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 from langchain_core.tools import BaseTool
 
@@ -12,21 +14,27 @@ from langchain_toolrag.catalogue.bound_names import OnDuplicate
 from langchain_toolrag.catalogue.document import server_of
 from langchain_toolrag.errors import ToolRAGError
 from langchain_toolrag.index.contract import Index
-from langchain_toolrag.searchable_tools import SearchableTools
+from langchain_toolrag.selectable_tools import SelectableTools
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.types import Tool
+from langchain_toolrag.usage.log import UsageLog
 
 logger = logging.getLogger(__name__)
 
 
-class SourcedTools(SearchableTools):
-    """Tools that are of servers, whose sessions it closes.
+class SourcedTools(SelectableTools):
+    """Tools that are of servers; what it has opened it closes.
 
     Args:
         index: The index; it is made to hold the tools.
         options: How much of a ranking is returned, and by what it is.
         on_duplicate: What to do with two tools of one name.
         debounce_ms: How long `reindex` waits for further calls, in milliseconds.
+        usage_log: A usage log, or the folder of one to open; None for none.
+
+    Raises:
+        SourceError: If the log in that folder cannot be gone on with.
+        TypeError: If `usage_log` is something else.
     """
 
     def __init__(
@@ -36,14 +44,24 @@ class SourcedTools(SearchableTools):
         *,
         on_duplicate: OnDuplicate,
         debounce_ms: int,
+        usage_log: UsageLog | str | os.PathLike[str] | None = None,
     ) -> None:
-        self._sources = ExitStack()
-        super().__init__(index, options, on_duplicate=on_duplicate, debounce_ms=debounce_ms)
+        self._opened = ExitStack()
+        if isinstance(usage_log, (str, os.PathLike)):
+            usage_log = self._opened.enter_context(UsageLog(Path(usage_log)))
+        elif usage_log is not None and not isinstance(usage_log, UsageLog):
+            raise TypeError(f"usage_log is {usage_log!r}; wanted a folder, a UsageLog or None")
+        super().__init__(
+            index, options, on_duplicate=on_duplicate, debounce_ms=debounce_ms, usage_log=usage_log
+        )
 
     def close(self) -> None:
-        """Drop a re-index that has not begun, and end sessions; searches still answer."""
+        """Drop a re-index that has not begun, end sessions and the usage log it opened.
+
+        Searches still answer.
+        """
         super().close()
-        self._sources.close()
+        self._opened.close()
 
     def _take_changes(self, server: str, listed: list[BaseTool] | str) -> None:
         """Put what a server lists now in the place of its tools, and embed what is new.

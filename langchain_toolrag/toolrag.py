@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_core.embeddings import Embeddings
 from typing_extensions import Self
@@ -20,19 +20,10 @@ from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.storage import load_index
 from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.index.vector_space import cache_in
-from langchain_toolrag.plans import arun, run
-from langchain_toolrag.selection import selector
-from langchain_toolrag.selection.bindable import Bindable, Filter, bindable
-from langchain_toolrag.selection.conversation import read_conversation
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.sourced_tools import SourcedTools
-from langchain_toolrag.types import (
-    Changes,
-    Messages,
-    SelectedTool,
-    Selection,
-    Tools,
-)
+from langchain_toolrag.types import Changes, Tools
+from langchain_toolrag.usage.log import UsageLog
 
 if TYPE_CHECKING:
     from langchain_mcp_adapters.client import MultiServerMCPClient
@@ -67,10 +58,15 @@ class ToolRAG(SourcedTools):
         on_duplicate: What to do with two tools of one name: `"raise"`, or `"prefix"` to bind
             them under `<server>_<name>`; `"id"` binds all tools as `<server>__<name>`.
         debounce_ms: How long `reindex` waits for further calls, in milliseconds.
+        usage_log: A folder, or a `UsageLog`: selections, the model's own searches, and the calls
+            that agents make of the tools leave a line each there, requests and arguments as keyed
+            digests. `close` closes the log of a folder. None for none.
 
     Raises:
         DuplicateToolError: If two tools have one name.
         InvalidToolError: If something is not a tool.
+        SourceError: If the usage log's key cannot be read, or is missing beside records.
+        TypeError: If `usage_log` is something else.
         UnknownToolError: If `always_include` names a tool that is not there.
         ValueError: If options contradict each other.
     """
@@ -87,6 +83,7 @@ class ToolRAG(SourcedTools):
         background: bool = False,
         on_duplicate: OnDuplicate = "raise",
         debounce_ms: int = 100,
+        usage_log: UsageLog | str | Path | None = None,
     ) -> None:
         options = options or SelectionOptions()
         if index is None:
@@ -96,7 +93,9 @@ class ToolRAG(SourcedTools):
                 "an index brings its own embeddings, options, cache and background: give it alone"
             )
         _check_index(index, options)
-        super().__init__(index, options, on_duplicate=on_duplicate, debounce_ms=debounce_ms)
+        super().__init__(
+            index, options, on_duplicate=on_duplicate, debounce_ms=debounce_ms, usage_log=usage_log
+        )
         if tools is not None:
             self.refresh(tools)
             self.known_ids(options.always_include, where="always_include")
@@ -110,6 +109,7 @@ class ToolRAG(SourcedTools):
         embeddings: Embeddings | str | None = None,
         options: SelectionOptions | None = None,
         on_duplicate: OnDuplicate = "raise",
+        usage_log: UsageLog | str | Path | None = None,
     ) -> Self:
         """Read what `save` wrote and give the documents their tools again, by id.
 
@@ -120,6 +120,7 @@ class ToolRAG(SourcedTools):
             embeddings: The model it was saved with.
             options: How tools are selected.
             on_duplicate: As in the constructor.
+            usage_log: As in the constructor.
 
         Returns:
             A ToolRAG that embeds nothing that was embedded before.
@@ -129,7 +130,9 @@ class ToolRAG(SourcedTools):
             StaleIndexError: If it was made by another model or version.
         """
         index = load_index(Path(directory), _model(embeddings, options or SelectionOptions()))
-        return cls(tools, index=index, options=options, on_duplicate=on_duplicate)
+        return cls(
+            tools, index=index, options=options, on_duplicate=on_duplicate, usage_log=usage_log
+        )
 
     @classmethod
     def from_directory(
@@ -143,6 +146,7 @@ class ToolRAG(SourcedTools):
         environment: Mapping[str, str] = os.environ,
         allow_write: bool = True,
         timeout: float = 30.0,
+        usage_log: UsageLog | str | Path | None = None,
     ) -> Self:
         """Read the tools that `toolrag ingest` wrote, ready to be called, sync or async.
 
@@ -159,6 +163,7 @@ class ToolRAG(SourcedTools):
             allow_write: Whether operations other than GET and HEAD, and tools that say that they
                 are destructive, may be called.
             timeout: How long a call may take, in seconds, once its server has started.
+            usage_log: As in the constructor; the directory's own is its folder `usage`.
 
         Returns:
             A ToolRAG over the tools, each under the server that its source is. Python modules that
@@ -180,8 +185,9 @@ class ToolRAG(SourcedTools):
             cache_dir=opened.cache,
             background=background,
             on_duplicate="id",
+            usage_log=usage_log,
         )
-        rag._sources.callback(opened.calls.close)
+        rag._opened.callback(opened.calls.close)
         for server, problem in opened.missing.items():
             rag.report_server(server, problem)
         return rag
@@ -198,6 +204,7 @@ class ToolRAG(SourcedTools):
         background: bool = False,
         on_duplicate: OnDuplicate = "prefix",
         debounce_ms: int = 100,
+        usage_log: UsageLog | str | Path | None = None,
     ) -> Self:
         """List the servers of a client, all at once, and follow them as their tools change.
 
@@ -214,6 +221,7 @@ class ToolRAG(SourcedTools):
             background: As in the constructor.
             on_duplicate: As in the constructor.
             debounce_ms: As in the constructor; for further changes of a server, too.
+            usage_log: As in the constructor.
 
         Returns:
             A ToolRAG over the tools of the servers that answered.
@@ -236,112 +244,13 @@ class ToolRAG(SourcedTools):
                 background=background,
                 on_duplicate=on_duplicate,
                 debounce_ms=debounce_ms,
+                usage_log=usage_log,
             )
-            rag._sources = closing.pop_all()
+            rag._opened.enter_context(closing.pop_all())
         for server, problem in listed.failed.items():
             rag.report_server(server, problem)
         servers.watch(rag._take_changes)
         return rag
-
-    def select(
-        self,
-        messages: Messages,
-        *,
-        tools: Tools | None = None,
-        previous: Mapping[str, Any] | None = None,
-        filter: Filter | None = None,
-        required: Sequence[str] = (),
-        besides: Tools = (),
-        deferred: bool = False,
-    ) -> Selection:
-        """Select the tools of an agent's next step.
-
-        Args:
-            messages: The conversation, the current user turn included: whatever LangChain takes
-                for messages, or a string.
-            tools: What can be bound in this step; tools that the catalogue does not have pass
-                through. None for the whole catalogue.
-            previous: `Selection.state` of the step before; keeps the bound list stable.
-            filter: Which tools the caller may see.
-            required: Names of tools that must be bound, such as `tool_choice`'s.
-            besides: Tools that are bound in front of all others, such as `create_search_tool`'s.
-            deferred: Whether to search for nothing and leave that to the model: what it has loaded
-                by a search of its own, called, or must have is bound.
-
-        Returns:
-            The tools to bind, and why.
-
-        Raises:
-            EmbeddingError: If embedding fails and `on_error` is `"raise"`.
-        """
-        offer = bindable(self._catalogue, tools, filter, besides)
-        plan = self._selecting(messages, offer, previous, required, deferred)
-        return run(plan, self._ask)
-
-    async def aselect(
-        self,
-        messages: Messages,
-        *,
-        tools: Tools | None = None,
-        previous: Mapping[str, Any] | None = None,
-        filter: Filter | None = None,
-        required: Sequence[str] = (),
-        besides: Tools = (),
-        deferred: bool = False,
-    ) -> Selection:
-        """Return the same as `select`, without blocking the event loop."""
-        offer = bindable(self._catalogue, tools, filter, besides)
-        plan = self._selecting(messages, offer, previous, required, deferred)
-        return await arun(plan, self._aask)
-
-    def explain(
-        self,
-        messages: Messages,
-        *,
-        tools: Tools | None = None,
-        previous: Mapping[str, Any] | None = None,
-        filter: Filter | None = None,
-    ) -> list[SelectedTool]:
-        """Select, and return the tools by score, best first, those without a score last.
-
-        Args:
-            messages: As in `select`.
-            tools: As in `select`.
-            previous: As in `select`.
-            filter: As in `select`.
-
-        Returns:
-            Each tool with its scores and the reason it is bound for.
-        """
-        return selector.by_score(
-            self.select(messages, tools=tools, previous=previous, filter=filter)
-        )
-
-    async def aexplain(
-        self,
-        messages: Messages,
-        *,
-        tools: Tools | None = None,
-        previous: Mapping[str, Any] | None = None,
-        filter: Filter | None = None,
-    ) -> list[SelectedTool]:
-        """Return the same as `explain`, without blocking the event loop."""
-        return selector.by_score(
-            await self.aselect(messages, tools=tools, previous=previous, filter=filter)
-        )
-
-    def extract_sticky(self, messages: Messages, window: int | None = None) -> set[str]:
-        """Return the names of the tools called in the last assistant turns.
-
-        Args:
-            messages: The conversation.
-            window: How many turns; None for `sticky_window`.
-
-        Returns:
-            Names as the model wrote them, in this catalogue or not.
-        """
-        turns = self.options.sticky_window if window is None else window
-        return set(read_conversation(messages).sticky(turns))
 
     def _change(self, catalogue: Catalogue) -> Changes:
         changes = super()._change(catalogue)
@@ -349,24 +258,6 @@ class ToolRAG(SourcedTools):
             if catalogue.id_of(name) is None:
                 logger.warning("always_include names %r, which is not among the tools", name)
         return changes
-
-    def _selecting(
-        self,
-        messages: Messages,
-        offer: Bindable,
-        previous: Mapping[str, Any] | None,
-        required: Sequence[str],
-        deferred: bool,
-    ) -> selector.Selecting:
-        return selector.select(
-            messages,
-            offer,
-            self.options,
-            index_version=self.tool_index.version,
-            previous=previous,
-            required=required,
-            deferred=deferred,
-        )
 
 
 def _model(

@@ -222,6 +222,7 @@ class Finding:
             empty where it does not.
         confidence: How sure the search is that some tool fits, 0 to 1; None where it cannot say.
         degraded: Why the query was not embedded; empty if it was.
+        search_id: Names the search in the usage log; empty where there is none.
     """
 
     hits: tuple[Hit, ...] = ()
@@ -229,6 +230,7 @@ class Finding:
     server: str = ""
     confidence: float | None = None
     degraded: str = ""
+    search_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,13 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from langchain_toolrag.catalogue.catalogue import Catalogue, Entry
+from langchain_toolrag.integrations.call_log import CallLog, OpenCall, ShownBy
 from langchain_toolrag.integrations.memory import bound_ids
 from langchain_toolrag.integrations.permissions import RuntimeFilter, filter_of
 from langchain_toolrag.selection.bindable import as_filter
 from langchain_toolrag.selection.conversation import LOADED_KEY
+from langchain_toolrag.types import ToolId
+from langchain_toolrag.usage.log import UsageLog
 
 Result: TypeAlias = "ToolMessage | Command[object]"
 """What running a tool call comes to."""
@@ -44,13 +47,16 @@ class ToolGate:
 
     It runs a tool that is bound under another name than its own, or that came after the agent
     was made; refuses one that the caller may not use; and answers a call of a tool that is not
-    there in a few words, where LangGraph would list every tool's name.
+    there in a few words, where LangGraph would list every tool's name. How each call went is
+    noted in the usage log, where there is one.
 
     Args:
         toolbox: Whose tools are run.
         filter: Which tools may be run.
         unknown_tool: What is done with a call of a tool that exists but was not bound.
         search_tool: The name of the tool that finds others; empty for none.
+        usage_log: Where calls are noted; None for nowhere.
+        shown_by: Tells which search showed a tool; None where that is never known.
 
     Raises:
         ValueError: If `unknown_tool` is none of its choices.
@@ -63,6 +69,8 @@ class ToolGate:
         *,
         unknown_tool: UnknownTool = "run",
         search_tool: str = "",
+        usage_log: UsageLog | None = None,
+        shown_by: ShownBy | None = None,
     ) -> None:
         if unknown_tool not in ("run", "suggest"):
             raise ValueError(f"unknown_tool is {unknown_tool!r}; wanted 'run' or 'suggest'")
@@ -70,31 +78,45 @@ class ToolGate:
         self._filter = filter
         self._suggests = unknown_tool == "suggest"
         self._search_tool = search_tool
+        self._calls = CallLog(usage_log, shown_by)
 
     def wrap(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]
     ) -> Result:
         """Run a tool call."""
-        prepared = self._prepared(request)
-        if isinstance(prepared, ToolMessage):
-            return prepared
-        return self._shortened(request, handler(prepared))
+        entry = self._entry(request)
+        prepared = self._prepared(request, entry)
+        with self._calls.open(request.tool_call, _id(entry), request.state) as call:
+            if isinstance(prepared, ToolMessage):
+                return call.refused(prepared)
+            return self._answered(request, handler(prepared), call)
 
     async def awrap(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
     ) -> Result:
         """Run a tool call without blocking the event loop."""
-        prepared = self._prepared(request)
-        if isinstance(prepared, ToolMessage):
-            return prepared
-        return self._shortened(request, await handler(prepared))
+        entry = self._entry(request)
+        prepared = self._prepared(request, entry)
+        with self._calls.open(request.tool_call, _id(entry), request.state) as call:
+            if isinstance(prepared, ToolMessage):
+                return call.refused(prepared)
+            return self._answered(request, await handler(prepared), call)
 
-    def _prepared(self, request: ToolCallRequest) -> ToolCallRequest | ToolMessage:
-        if self._search_tool and request.tool_call["name"] == self._search_tool:
-            return request
+    def _entry(self, request: ToolCallRequest) -> Entry | None:
+        """Return the catalogue's tool that a call is for; None for any other."""
+        called = request.tool_call["name"]
         catalogue = self._toolbox.catalogue_now()
-        identity = catalogue.id_of(request.tool_call["name"])
-        entry = catalogue.entries[identity] if identity is not None else None
+        identity = None if self._is_search(request) else catalogue.id_of(called)
+        return None if identity is None else catalogue.entries[identity]
+
+    def _is_search(self, request: ToolCallRequest) -> bool:
+        return bool(self._search_tool) and request.tool_call["name"] == self._search_tool
+
+    def _prepared(
+        self, request: ToolCallRequest, entry: Entry | None
+    ) -> ToolCallRequest | ToolMessage:
+        if self._is_search(request):
+            return request
         if entry is not None and not self._admits(entry, request):
             return self._refusal(request)
         if entry is not None and self._suggests and _is_unseen(entry, request):
@@ -108,7 +130,7 @@ class ToolGate:
         wanted = as_filter(filter_of(self._filter, request.runtime))
         return wanted is None or wanted.admits(entry.document)
 
-    def _shortened(self, request: ToolCallRequest, result: Result) -> Result:
+    def _answered(self, request: ToolCallRequest, result: Result, call: OpenCall) -> Result:
         """Put a short answer in the place of LangGraph's list of all names."""
         listed = (
             request.tool is None
@@ -116,7 +138,7 @@ class ToolGate:
             and result.status == "error"
             and "is not a valid tool, try one of" in str(result.content)
         )
-        return self._refusal(request) if listed else result
+        return call.refused(self._refusal(request)) if listed else call.answered(result)
 
     def _refusal(self, request: ToolCallRequest) -> ToolMessage:
         called = request.tool_call["name"]
@@ -129,6 +151,10 @@ class ToolGate:
         while closest and len(text + _closest(closest) + search) > _LONGEST:
             closest.pop()
         return _error(f"{text}{_closest(closest)}{search}", request)
+
+
+def _id(entry: Entry | None) -> ToolId | None:
+    return None if entry is None else entry.document.id
 
 
 def _is_unseen(entry: Entry, request: ToolCallRequest) -> bool:

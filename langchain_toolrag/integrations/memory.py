@@ -33,6 +33,21 @@ def read(state: Any, key: str) -> Any:
     return getattr(state, key, None)
 
 
+def memory_of(state: Any, key: str, name: str | None) -> Mapping[str, Any] | None:
+    """Return what a selector remembers of a conversation.
+
+    Args:
+        state: The graph's state.
+        key: Where in it the memories are.
+        name: The selector's name.
+
+    Returns:
+        Its memory; None for none.
+    """
+    memories: Mapping[Any, Mapping[str, Any]] = read(state, key) or {}
+    return memories.get(name)
+
+
 def bound_ids(state: Any) -> set[ToolId] | None:
     """Return the ids of the tools that the selectors of a state bound last; None before any did."""
     memories = [

@@ -24,13 +24,14 @@ from typing_extensions import NotRequired
 from langchain_toolrag.catalogue.catalogue import Catalogue, Entry
 from langchain_toolrag.catalogue.names import bound_name
 from langchain_toolrag.fork import reset_after_fork
+from langchain_toolrag.integrations.call_log import search_of
 from langchain_toolrag.integrations.execution import ToolGate, UnknownTool
 from langchain_toolrag.integrations.foreign_tools import (
     brought_by_others,
     is_one_of,
     middlewares_of_agent,
 )
-from langchain_toolrag.integrations.memory import MIDDLEWARE_KEY, merge_memories
+from langchain_toolrag.integrations.memory import MIDDLEWARE_KEY, memory_of, merge_memories, read
 from langchain_toolrag.integrations.permissions import RuntimeFilter, filter_of
 from langchain_toolrag.integrations.provider_search import (
     DeferredTools,
@@ -50,7 +51,7 @@ from langchain_toolrag.integrations.search_tool import (
 from langchain_toolrag.selection.bindable import bindable, tool_name
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.toolrag import ToolRAG
-from langchain_toolrag.types import Selection, Tool, Tools
+from langchain_toolrag.types import Selection, Tool, ToolId, Tools
 
 ProviderSearch: TypeAlias = Literal["auto", "off"]
 """Whether a provider's own search of deferred tools is used where there is one."""
@@ -141,7 +142,14 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         self._deferred = DeferredTools()
         self._claimed: frozenset[str] | None = None
         searching = "" if self.search_tool is None else self.search_tool.name
-        self._gate = ToolGate(self, filter, unknown_tool=unknown_tool, search_tool=searching)
+        self._gate = ToolGate(
+            self,
+            filter,
+            unknown_tool=unknown_tool,
+            search_tool=searching,
+            usage_log=self.rag.usage_log,
+            shown_by=self._search_of,
+        )
         self._brought = {tool_name(tool): tool for tool in self.rag.tools}
         self._adopts = not self._brought and not self.rag.catalogue.passed_through
         self._adopted: dict[str, BaseTool] = {}
@@ -280,8 +288,11 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         }
 
     def _memory(self, request: ModelRequest[Any]) -> Mapping[str, Any] | None:
-        memories: Mapping[str, Any] = request.state.get(MIDDLEWARE_KEY) or {}  # type: ignore[assignment]
-        return memories.get(self.name)
+        return memory_of(request.state, MIDDLEWARE_KEY, self.name)
+
+    def _search_of(self, tool: ToolId, state: Any) -> str:
+        memory = memory_of(state, MIDDLEWARE_KEY, self.name)
+        return search_of(tool, read(state, "messages") or (), memory)
 
     def _adopt(self, present: Sequence[BaseTool]) -> None:
         """Take in tools of the agent that were not seen before."""

@@ -17,13 +17,20 @@ from typing_extensions import NotRequired, TypedDict
 from langchain_toolrag.catalogue.catalogue import Catalogue, Entry
 from langchain_toolrag.errors import MissingStateKeyError, ToolRAGError
 from langchain_toolrag.integrations.binding import bind_tools
+from langchain_toolrag.integrations.call_log import search_of
 from langchain_toolrag.integrations.execution import ToolGate, UnknownTool
-from langchain_toolrag.integrations.memory import NODE_KEY, latest, merge_memories, read
+from langchain_toolrag.integrations.memory import (
+    NODE_KEY,
+    latest,
+    memory_of,
+    merge_memories,
+    read,
+)
 from langchain_toolrag.integrations.permissions import RuntimeFilter, filter_of
 from langchain_toolrag.integrations.search_tool import SearchMode, create_search_tool, search_mode
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.toolrag import ToolRAG
-from langchain_toolrag.types import Selection, Tool, Tools
+from langchain_toolrag.types import Selection, Tool, ToolId, Tools
 
 QUERY_KEY = "toolrag_query"
 OUTPUT_KEY = "selected_tools"
@@ -109,7 +116,14 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         self._mode = search_mode(search_tool)
         self.search_tool = self._search_tool()
         searching = "" if self.search_tool is None else self.search_tool.name
-        self._gate = ToolGate(self, filter, unknown_tool=unknown_tool, search_tool=searching)
+        self._gate = ToolGate(
+            self,
+            filter,
+            unknown_tool=unknown_tool,
+            search_tool=searching,
+            usage_log=self.rag.usage_log,
+            shown_by=self._search_of,
+        )
         if tools is not None:
             self.bind_tools(tools)
 
@@ -140,8 +154,8 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         """Return a `ToolNode` that runs every tool, the unselected ones too.
 
         Other than a plain `ToolNode(selector.tools)` it runs tools that come later, refuses
-        those that the filter keeps from the caller, and answers an unknown name in a few words
-        rather than with the names of all tools.
+        those that the filter keeps from the caller, answers an unknown name in a few words rather
+        than with the names of all tools, and notes calls where the ToolRAG has a usage log.
 
         Args:
             tools: What else it runs; None for the selector's own alone.
@@ -255,13 +269,16 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         messages = read(state, self.messages_key)
         if messages is None:
             raise MissingStateKeyError(self.messages_key)
-        memories = read(state, NODE_KEY) or {}
         return messages, {
-            "previous": memories.get(self.name),
+            "previous": memory_of(state, NODE_KEY, self.name),
             "filter": filter_of(self._filter, _runtime()),
             "besides": self._besides,
             "deferred": self._mode == "deferred",
         }
+
+    def _search_of(self, tool: ToolId, state: Any) -> str:
+        messages = read(state, self.messages_key) or ()
+        return search_of(tool, messages, memory_of(state, NODE_KEY, self.name))
 
     def _raise_without_tools(self) -> None:
         if not self.has_tools:

@@ -17,6 +17,9 @@ from langchain_toolrag.types import Finding, ToolId
 FRUITLESS_KEY = "toolrag_fruitless"
 """Whether a search found nothing that fits, in its answer's artifact."""
 
+SEARCH_KEY = "toolrag_search"
+"""The search's id in the usage log, in its answer's artifact; not there without a log."""
+
 TRIES = 2
 """After so many fruitless searches on end a model is told that there is no such tool."""
 
@@ -68,11 +71,11 @@ def answer(query: str, finding: Finding, known: Known) -> tuple[str, dict[str, A
     weak = finding.confidence is not None and finding.confidence < _WEAK
     if not found or (weak and (known.tries >= TRIES or (finding.confidence or 0) < _NOTHING)):
         text = " ".join(_fitting(_nothing(query, found, finding, known), _LONGEST))
-        return text, _artifact([], fruitless=True)
+        return text, _artifact([], finding, fruitless=True)
     room = _LONGEST + _LINE * max(0, len(found) - _HITS)
     parts = [*_found(found, finding, known, weak=weak), _crowded(crowded, known)]
     text = "\n".join(_fitting(parts, room))
-    return text, _artifact(found, fruitless=weak)
+    return text, _artifact(found, finding, fruitless=weak)
 
 
 def _fitting(parts: Iterable[Sequence[str]], room: int) -> Iterator[str]:
@@ -85,8 +88,9 @@ def _fitting(parts: Iterable[Sequence[str]], room: int) -> Iterator[str]:
                 break
 
 
-def _artifact(ids: Sequence[ToolId], *, fruitless: bool) -> dict[str, Any]:
-    return {LOADED_KEY: list(ids), FRUITLESS_KEY: fruitless}
+def _artifact(ids: Sequence[ToolId], finding: Finding, *, fruitless: bool) -> dict[str, Any]:
+    logged = {SEARCH_KEY: finding.search_id} if finding.search_id else {}
+    return {LOADED_KEY: list(ids), FRUITLESS_KEY: fruitless, **logged}
 
 
 def _found(

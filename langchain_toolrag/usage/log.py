@@ -116,7 +116,7 @@ class UsageLog:
         def make(digests: Digests) -> SearchRecord:
             return SearchRecord(
                 time=datetime.now(timezone.utc),
-                search_id=_id(search_id),
+                search_id=usable_id(search_id),
                 kind=kind,
                 mode=mode,
                 request=digests.of("request", query),
@@ -164,10 +164,10 @@ class UsageLog:
             written = "" if arguments is None else _canonical(arguments)
             return CallRecord(
                 time=datetime.now(timezone.utc),
-                call_id=_id(call_id),
+                call_id=usable_id(call_id),
                 tool=tool,
                 outcome=outcome,
-                search_id=_id(search_id),
+                search_id=usable_id(search_id),
                 latency_ms=_number(latency_ms),
                 arguments=digests.of("arguments", written),
                 tenant=digests.of("tenant", tenant),
@@ -212,16 +212,23 @@ class UsageLog:
         return text[:_MOST_TEXT] if self._log_text else ""
 
 
+def usable_id(name: str) -> str:
+    """Return a name as the log stores it.
+
+    Args:
+        name: What a search or a call is named.
+
+    Returns:
+        The same; empty where it may be a text of somebody's.
+    """
+    return name if _ID.fullmatch(name) else ""
+
+
 def _canonical(arguments: Any) -> str:
     """Return JSON that is equal for equal arguments; what is no JSON value stands as its text."""
     return json.dumps(
         arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str
     )
-
-
-def _id(name: str) -> str:
-    """Return a name, unless it may be a text of somebody's."""
-    return name if _ID.fullmatch(name) else ""
 
 
 def _number(value: float | None) -> float | None:

@@ -27,7 +27,7 @@ class UsageSummary:
         tied: How many calls belong to a search that showed their tool.
         ranks: How many of these tools stood at a rank of that search, by rank, from 1; those that
             were bound for another reason stand at none.
-        without_good_hit: How many searches found nothing, or were more likely than not to have
+        without_good_hit: How many searches showed nothing, or were more likely than not to have
             nothing that fits (a confidence below 0.5).
         never_retrieved: Ids of the catalogue that no search showed, in its order.
         never_called: Tools that searches showed and nobody called, with how often they were shown,
@@ -123,7 +123,9 @@ class _Tally:
         self.modes[record.mode] += 1
         self.shown.update({hit.tool for hit in record.retrieved} | set(record.bound))
         unsure = record.confidence is not None and record.confidence < _SURE
-        self.without_good_hit += unsure or not record.retrieved
+        # A small catalogue is bound whole, and small talk searched for not at all.
+        nothing = not (record.retrieved or record.bound)
+        self.without_good_hit += unsure or nothing
 
     def _call(self, record: CallRecord) -> None:
         self.outcomes[record.outcome] += 1

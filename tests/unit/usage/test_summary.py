@@ -59,3 +59,7 @@ def test_tools_that_are_never_retrieved_or_never_called_are_named(search, call):
 )
 def test_a_search_without_a_good_hit_found_nothing_or_was_not_sure(search, tools, confidence, bad):
     assert summarise([search("1", tools, confidence=confidence)]).without_good_hit == bad
+
+
+def test_a_selection_that_bound_a_small_catalogue_whole_is_not_one_that_found_nothing(search):
+    assert summarise([search("1", kind="select", bound=("a", "b"))]).without_good_hit == 0
