@@ -18,6 +18,7 @@ from langchain_toolrag.cli.arguments import (
 )
 from langchain_toolrag.cli.directory import rag_over
 from langchain_toolrag.cli.progress import progress_bar
+from langchain_toolrag.search.finding import closest_names
 from langchain_toolrag.toolrag import ToolRAG
 from langchain_toolrag.types import Finding, Hit
 
@@ -90,6 +91,7 @@ def _as_json(finding: Finding, rag: ToolRAG) -> dict[str, Any]:
             for hit in finding.hits
         ],
         "missing": list(finding.missing),
+        "closest": _closest(finding, rag),
         "confidence": finding.confidence,
         "degraded": finding.degraded,
     }
@@ -106,11 +108,20 @@ def _as_table(finding: Finding, rag: ToolRAG, *, by_id: bool) -> str:
     lines += [_row(name, hit, rag, width) for name, hit in zip(names, finding.hits, strict=True)]
     if finding.missing:
         lines.append(f"no tool is named {', '.join(finding.missing)}")
+    if closest := _closest(finding, rag):
+        lines.append(f"closest: {', '.join(closest)}")
     if finding.confidence is not None and names:
         lines.append(f"\nconfidence {finding.confidence:.2f}")
     if finding.degraded:
         lines.append(f"degraded: {finding.degraded}")
     return "\n".join(lines)
+
+
+def _closest(finding: Finding, rag: ToolRAG) -> list[str]:
+    """Return the names closest to those that are missing; `select:` takes them as they are."""
+    names = [entry.document.bound_name for entry in rag.catalogue]
+    near = (each for name in finding.missing for each in closest_names(name, names))
+    return list(dict.fromkeys(near))
 
 
 def _row(name: str, hit: Hit, rag: ToolRAG, width: int) -> str:

@@ -131,8 +131,8 @@ class KeywordIndex:
         for token in {*query.text.split(), *_IDENTIFIER.findall(query.text)}:
             bare = token.strip(_PUNCTUATION)
             if _looks_like_identifier(bare):
-                words = split_words(bare)
-                slots.update(tool.slot for tool in self._named(bare) if words in tool.forms)
+                forms = {split_words(bare), split_words(_plain(bare))}
+                slots.update(t.slot for t in self._named(bare) if not forms.isdisjoint(t.forms))
         return slots
 
     def is_names(self, query: KeywordQuery) -> bool:
@@ -175,7 +175,9 @@ class KeywordIndex:
         return has
 
     def _named(self, name: str) -> tuple[_Bearer, ...]:
-        return self.bearers.get(comparable(name), ())
+        """Models write `mcp__github__list_issues` for a server's tool, whatever it is called."""
+        known = self.bearers.get(comparable(name), ())
+        return known or self.bearers.get(comparable(_plain(name)), ())
 
 
 def server_name(document: ToolDocument) -> str:
@@ -195,6 +197,12 @@ def server_key(document: ToolDocument) -> str:
 
 def _mcp_server(document: ToolDocument) -> str:
     return document.name[len(_MCP_PREFIX) :].split("__")[0]
+
+
+def _plain(name: str) -> str:
+    """Return `github__list_issues` of `mcp__github__list_issues`, and any other name as it is."""
+    plain = name.strip(_PUNCTUATION).removeprefix(_MCP_PREFIX)
+    return plain if "__" in plain else name
 
 
 def _looks_like_identifier(token: str) -> bool:

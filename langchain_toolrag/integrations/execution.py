@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import takewhile
 from typing import Literal, Protocol, TypeAlias
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from langchain_toolrag.catalogue.catalogue import Catalogue, Entry
 from langchain_toolrag.integrations.call_log import CallLog, OpenCall, ShownBy
-from langchain_toolrag.integrations.memory import bound_ids
+from langchain_toolrag.integrations.memory import bound_ids, read
 from langchain_toolrag.integrations.permissions import RuntimeFilter, filter_of
+from langchain_toolrag.search.finding import closest_names
 from langchain_toolrag.selection.bindable import as_filter
 from langchain_toolrag.selection.conversation import LOADED_KEY
 from langchain_toolrag.types import ToolId
@@ -55,6 +56,7 @@ class ToolGate:
         filter: Which tools may be run.
         unknown_tool: What is done with a call of a tool that exists but was not bound.
         search_tool: The name of the tool that finds others; empty for none.
+        messages_key: Where in the graph's state the messages are.
         usage_log: Where calls are noted; None for nowhere.
         shown_by: Tells which search showed a tool; None where that is never known.
 
@@ -69,6 +71,7 @@ class ToolGate:
         *,
         unknown_tool: UnknownTool = "run",
         search_tool: str = "",
+        messages_key: str = "messages",
         usage_log: UsageLog | None = None,
         shown_by: ShownBy | None = None,
     ) -> None:
@@ -78,6 +81,7 @@ class ToolGate:
         self._filter = filter
         self._suggests = unknown_tool == "suggest"
         self._search_tool = search_tool
+        self._messages_key = messages_key
         self._calls = CallLog(usage_log, shown_by)
 
     def wrap(
@@ -119,7 +123,7 @@ class ToolGate:
             return request
         if entry is not None and not self._admits(entry, request):
             return self._refusal(request)
-        if entry is not None and self._suggests and _is_unseen(entry, request):
+        if entry is not None and self._suggests and self._is_unseen(entry, request):
             return _suggestion(entry, request)
         tool = self._toolbox.executable(request, entry)
         if tool is None:
@@ -129,6 +133,18 @@ class ToolGate:
     def _admits(self, entry: Entry, request: ToolCallRequest) -> bool:
         wanted = as_filter(filter_of(self._filter, request.runtime))
         return wanted is None or wanted.admits(entry.document)
+
+    def _is_unseen(self, entry: Entry, request: ToolCallRequest) -> bool:
+        """Whether a selector has bound tools, not this one, and the model was not told so yet.
+
+        It is told once in a turn: a tool for which there was no place is run the second time.
+        """
+        bound = bound_ids(request.state)
+        if bound is None or entry.document.id in bound:
+            return False
+        messages = reversed(list(read(request.state, self._messages_key) or ()))
+        turn = takewhile(lambda message: not isinstance(message, HumanMessage), messages)
+        return not any(_suggests(message, entry) for message in turn)
 
     def _answered(self, request: ToolCallRequest, result: Result, call: OpenCall) -> Result:
         """Put a short answer in the place of LangGraph's list of all names."""
@@ -143,9 +159,7 @@ class ToolGate:
     def _refusal(self, request: ToolCallRequest) -> ToolMessage:
         called = request.tool_call["name"]
         entries = [entry for entry in self._toolbox.catalogue_now() if self._admits(entry, request)]
-        known = {entry.document.bound_name.lower(): entry.document.bound_name for entry in entries}
-        alike = difflib.get_close_matches(called.lower(), known, _CLOSEST)
-        closest = [known[spelling] for spelling in alike]
+        closest = closest_names(called, (entry.document.bound_name for entry in entries), _CLOSEST)
         search = f" {self._search_tool} finds others." if self._search_tool else ""
         text = f"Error: {called[:_SHOWN_NAME]} is not a valid tool."
         while closest and len(text + _closest(closest) + search) > _LONGEST:
@@ -157,18 +171,18 @@ def _id(entry: Entry | None) -> ToolId | None:
     return None if entry is None else entry.document.id
 
 
-def _is_unseen(entry: Entry, request: ToolCallRequest) -> bool:
-    """Whether a selector has bound tools in this conversation, and not this one."""
-    bound = bound_ids(request.state)
-    return bound is not None and entry.document.id not in bound
-
-
 def _suggestion(entry: Entry, request: ToolCallRequest) -> ToolMessage:
     text = (
         f"Error: {entry.document.bound_name} was not among your tools. It is from your next step "
         f"on: call it again with the arguments it asks for."
     )
     return _error(text, request, {LOADED_KEY: [entry.document.id]})
+
+
+def _suggests(message: object, entry: Entry) -> bool:
+    if not isinstance(message, ToolMessage) or message.status != "error":
+        return False
+    return bool(message.artifact == {LOADED_KEY: [entry.document.id]})
 
 
 def _closest(names: Sequence[str]) -> str:

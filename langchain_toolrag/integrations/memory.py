@@ -48,11 +48,21 @@ def memory_of(state: Any, key: str, name: str | None) -> Mapping[str, Any] | Non
     return memories.get(name)
 
 
+def in_front(state: Any) -> int | None:
+    """Return how many tools passed through the selectors of a state, at most; None before any."""
+    memories = _memories(state)
+    return max((len(memory.get("front", ())) for memory in memories), default=None)
+
+
 def bound_ids(state: Any) -> set[ToolId] | None:
     """Return the ids of the tools that the selectors of a state bound last; None before any did."""
-    memories = [
-        memory for key in (NODE_KEY, MIDDLEWARE_KEY) for memory in (read(state, key) or {}).values()
-    ]
+    memories = _memories(state)
     if not memories:
         return None
     return {identity for memory in memories for identity in memory.get("bound", ())}
+
+
+def _memories(state: Any) -> list[Mapping[str, Any]]:
+    return [
+        memory for key in (NODE_KEY, MIDDLEWARE_KEY) for memory in (read(state, key) or {}).values()
+    ]

@@ -46,8 +46,10 @@ from langchain_toolrag.integrations.search_tool import (
     SearchMode,
     SearchTool,
     create_search_tool,
+    refuse_twin,
     search_mode,
 )
+from langchain_toolrag.integrations.tool_choice import chosen_names, with_selected
 from langchain_toolrag.selection.bindable import bindable, tool_name
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.toolrag import ToolRAG
@@ -141,6 +143,7 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         self._defers = provider == "auto"
         self._deferred = DeferredTools()
         self._claimed: frozenset[str] | None = None
+        self._twins_tools: set[str] = set()
         searching = "" if self.search_tool is None else self.search_tool.name
         self._gate = ToolGate(
             self,
@@ -170,6 +173,9 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         claimed = claimed_by_provider_search(middlewares)
         if claimed is not None:  # One of these may serve several agents.
             self._claimed = (self._claimed or frozenset()) | claimed
+        twins = (other for other in middlewares if isinstance(other, ToolRAGMiddleware))
+        self._twins_tools |= {name for twin in twins for name in twin._brought}
+        self._twins_tools -= self._brought.keys()
         searching = [] if self.search_tool is None else [self.search_tool]
         return [*searching, *self._brought.values()]
 
@@ -226,7 +232,7 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
     def _prepared(self, request: ModelRequest[Any], selection: Selection) -> ModelRequest[Any]:
         """Return the request with what was selected, and with what is not ours to select."""
         shown = self._selectable(request)
-        prepared = _with_tools(request.override(tools=shown), selection)
+        prepared = with_selected(request.override(tools=shown), selection)
         native = native_search(request.model) if self._defers and self._claimed is None else None
         alone = [tool for tool in request.tools if self._is_others(tool)]
         tools = [*alone, *prepared.tools]
@@ -259,20 +265,23 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         permitted = bindable(
             self.rag.catalogue, self._available(shown), filter_of(self._filter, request.runtime)
         )
+        chosen = chosen_names(request.tool_choice)
+        kept = [t for t in bound if not isinstance(t, SearchTool) or tool_name(t) in chosen]
         return self._deferred.with_deferred(
-            [tool for tool in bound if not isinstance(tool, SearchTool)],
+            kept,
             list(permitted.tools.values()),
             native,
             messages=request.messages,
-            required=_chosen_names(request.tool_choice),
+            required=chosen,
         )
 
     def _selectable(self, request: ModelRequest[Any]) -> list[BaseTool | dict[str, Any]]:
         return [tool for tool in request.tools if not self._is_others(tool)]
 
     def _is_others(self, tool: BaseTool | dict[str, Any]) -> bool:
-        """Whether a tool is deferred, or is to be, by the user or another middleware."""
-        return is_deferred(tool) or tool_name(tool) in (self._claimed or ())
+        """Whether another middleware selects or defers a tool, or the user defers it."""
+        others = self._twins_tools.union(self._claimed or ())
+        return is_deferred(tool) or tool_name(tool) in others
 
     def _arguments(self, request: ModelRequest[Any]) -> dict[str, Any]:
         shown = self._selectable(request)
@@ -283,7 +292,7 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
             "tools": self._available(shown),
             "previous": self._memory(request),
             "filter": filter_of(self._filter, request.runtime),
-            "required": _chosen_names(request.tool_choice),
+            "required": chosen_names(request.tool_choice),
             "deferred": self._mode == "deferred",
         }
 
@@ -305,6 +314,8 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
             if new:
                 known = {entry.document.name: entry.tool for entry in self.rag.catalogue}
                 self.rag.refresh([*self.rag.catalogue.passed_through, *{**known, **new}.values()])
+                if self.search_tool is not None:
+                    refuse_twin(self.rag.catalogue, self.search_tool.name)
                 self._adopted |= new
 
     def _available(self, shown: Sequence[BaseTool | dict[str, Any]]) -> list[Tool]:
@@ -354,35 +365,6 @@ def _extended(message: SystemMessage | None, said: str) -> SystemMessage | None:
     if isinstance(content, str):
         return message.model_copy(update={"content": f"{content}\n\n{said}"})
     return message.model_copy(update={"content": [*content, {"type": "text", "text": said}]})
-
-
-def _with_tools(request: ModelRequest[Any], selection: Selection) -> ModelRequest[Any]:
-    """Return the request with the selected tools.
-
-    A `tool_choice` goes where nothing is bound, or where it names a tool of the request that is
-    not: providers refuse it then.
-    """
-    tools: list[Any] = list(selection.tools)
-    bound = {tool_name(tool) for tool in tools}
-    left_out = {tool_name(tool) for tool in request.tools} - bound
-    if not tools or left_out.intersection(_chosen_names(request.tool_choice)):
-        return request.override(tools=tools, tool_choice=None)
-    return request.override(tools=tools)
-
-
-def _chosen_names(choice: object) -> tuple[str, ...]:
-    """Return the tools that a `tool_choice` names, in any provider's form."""
-    if isinstance(choice, str):
-        return (choice,)  # "auto", "any" and the like are not tools, and so change nothing.
-    if not isinstance(choice, Mapping):
-        return ()
-    listed = choice.get("tools")
-    if isinstance(listed, list):
-        return tuple(name for part in listed for name in _chosen_names(part))
-    inner = choice.get("function")
-    named = inner if isinstance(inner, Mapping) else choice
-    name = named.get("name")
-    return (name,) if isinstance(name, str) else ()
 
 
 def _of_agent(request: ToolCallRequest, entry: Entry) -> BaseTool | None:

@@ -27,7 +27,12 @@ from langchain_toolrag.integrations.memory import (
     read,
 )
 from langchain_toolrag.integrations.permissions import RuntimeFilter, filter_of
-from langchain_toolrag.integrations.search_tool import SearchMode, create_search_tool, search_mode
+from langchain_toolrag.integrations.search_tool import (
+    SearchMode,
+    create_search_tool,
+    refuse_twin,
+    search_mode,
+)
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.toolrag import ToolRAG
 from langchain_toolrag.types import Selection, Tool, ToolId, Tools
@@ -115,12 +120,14 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         self._filter = filter
         self._mode = search_mode(search_tool)
         self.search_tool = self._search_tool()
+        self._brought: set[str] = set()
         searching = "" if self.search_tool is None else self.search_tool.name
         self._gate = ToolGate(
             self,
             filter,
             unknown_tool=unknown_tool,
             search_tool=searching,
+            messages_key=messages_key,
             usage_log=self.rag.usage_log,
             shown_by=self._search_of,
         )
@@ -146,8 +153,11 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
 
         Raises:
             UnknownToolError: If `always_include` names a tool that is not among them.
+            DuplicateToolError: If one has the name of the search tool.
         """
         self.rag.refresh(tools)
+        if self.search_tool is not None:
+            refuse_twin(self.rag.catalogue, self.search_tool.name)
         self.rag.known_ids(self.rag.options.always_include, where="always_include")
 
     def tool_node(self, tools: Sequence[BaseTool] | None = None, **options: Any) -> ToolNode:
@@ -165,6 +175,7 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
             The node.
         """
         own = {tool.name: tool for tool in [*(tools or ()), *self.tools]}
+        self._brought |= {tool.name for tool in self.rag.tools}
         return ToolNode(
             list(own.values()),
             wrap_tool_call=self._gate.wrap,
@@ -177,8 +188,11 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         return self.rag.catalogue
 
     def executable(self, request: ToolCallRequest, entry: Entry | None) -> BaseTool | None:
-        """Return the tool to run for a call: the catalogue's where it has one."""
-        return request.tool if entry is None else entry.runnable or request.tool
+        """Return the tool to run for a call: the catalogue's as it is now, or one beside it."""
+        if entry is None:
+            gone = request.tool_call["name"] in self._brought
+            return None if gone else request.tool
+        return entry.runnable or request.tool
 
     def invoke(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 from langchain_toolrag.catalogue.catalogue import Entry
 from langchain_toolrag.index.keyword import server_key, server_name
+from langchain_toolrag.search.finding import closest_names
 from langchain_toolrag.selection.conversation import LOADED_KEY
 from langchain_toolrag.types import Finding, ToolId
 
@@ -32,6 +32,12 @@ _LINE = 90
 _SHOWN_QUERY = 60
 _CLOSEST = 3
 _REASON = 40
+_NEAREST = "No close match; the nearest, which may not do it, are available from your next step:"
+_LAST_NEAREST = (
+    "Again no close match. If none of these does it there is no such tool; do not search for it "
+    "any more:"
+)
+_NO_ROOM = "No tool more can be made available, the others take all places"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|\n")
 
 
@@ -69,7 +75,7 @@ def answer(query: str, finding: Finding, known: Known) -> tuple[str, dict[str, A
     there = [hit.id for hit in finding.hits if hit.id in known.entries]
     found, crowded = there[: known.places], there[known.places :]
     weak = finding.confidence is not None and finding.confidence < _WEAK
-    if not found or (weak and (known.tries >= TRIES or (finding.confidence or 0) < _NOTHING)):
+    if not there or (weak and (known.tries >= TRIES or (finding.confidence or 0) < _NOTHING)):
         text = " ".join(_fitting(_nothing(query, found, finding, known), _LONGEST))
         return text, _artifact([], finding, fruitless=True)
     room = _LONGEST + _LINE * max(0, len(found) - _HITS)
@@ -98,9 +104,7 @@ def _found(
 ) -> Iterator[Sequence[str]]:
     new = [identity for identity in found if identity not in known.bound]
     if weak:
-        yield [
-            "No close match; the nearest, which may not do it, are available from your next step:"
-        ]
+        yield [_LAST_NEAREST if known.tries + 1 >= TRIES else _NEAREST]
     elif new:
         yield ["Available from your next step:"]
     yield from ([_line(known.entries[identity])] for identity in new)
@@ -110,15 +114,18 @@ def _found(
     if finding.missing:
         yield _missing(finding.missing, known)
     if finding.server:
-        yield list(_rest_of_server(found, known))
+        yield list(_rest_of_server(found, known)) if found else []
     if finding.degraded:
         yield ["Searched by words alone."]
 
 
 def _crowded(left_out: Sequence[ToolId], known: Known) -> list[str]:
-    number = f"{known.places} tools can be available at once"
+    if not left_out:
+        return []
+    number = "1 tool" if known.places == 1 else f"{known.places} tools"
+    said = f"Only {number} can be available at once" if known.places else _NO_ROOM
     names = ", ".join(_name(known, identity) for identity in left_out)
-    return [f"Only {number}; not these: {names}.", f"Only {number}."] if left_out else []
+    return [f"{said}; not these: {names}.", f"{said}."]
 
 
 def _nothing(
@@ -164,9 +171,7 @@ def _missing(names: Sequence[str], known: Known) -> list[str]:
 
 
 def _closest(name: str, known: Known) -> list[str]:
-    spellings = {e.document.bound_name.lower(): identity for identity, e in known.entries.items()}
-    alike = difflib.get_close_matches(name.lower(), spellings, _CLOSEST)
-    return [_name(known, spellings[spelling]) for spelling in alike]
+    return closest_names(name, (_name(known, identity) for identity in known.entries), _CLOSEST)
 
 
 def _rest_of_server(found: Sequence[ToolId], known: Known) -> Iterator[str]:

@@ -9,9 +9,9 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.prebuilt import ToolRuntime
 
-from langchain_toolrag.catalogue.catalogue import Entry
+from langchain_toolrag.catalogue.catalogue import Catalogue, Entry
 from langchain_toolrag.errors import DuplicateToolError
-from langchain_toolrag.integrations.memory import bound_ids, read
+from langchain_toolrag.integrations.memory import bound_ids, in_front, read
 from langchain_toolrag.integrations.permissions import RuntimeFilter, filter_of
 from langchain_toolrag.integrations.search_answer import FRUITLESS_KEY, Known, answer
 from langchain_toolrag.selection.bindable import Filter, as_filter
@@ -32,7 +32,6 @@ _MODES: dict[bool | SearchMode, SearchMode] = {
     "off": "off",
 }
 _MOST_RESULTS = 20
-_OWN_PLACES = 2  # That of the search tool, and that of the best hit of the turn's selection.
 _DESCRIPTION = (
     "Find tools that you do not see yet and make them available from your next step on. "
     "query: what the tool should do, in a few words, or its name; select:A,B loads tools by name; "
@@ -82,10 +81,7 @@ def create_search_tool(
         DuplicateToolError: If a tool of `rag` has that name.
         ValueError: If `max_results` is not 1 to 20.
     """
-    taken = rag.catalogue.id_of(name)
-    if taken is not None:
-        origin = rag.catalogue.entries[taken].document.origin
-        raise DuplicateToolError(name, (origin, "the tool that searches tools"))
+    refuse_twin(rag.catalogue, name)
     if not 1 <= max_results <= _MOST_RESULTS:
         raise ValueError(f"max_results is {max_results}; wanted 1 to {_MOST_RESULTS}")
     default = max_results
@@ -124,6 +120,22 @@ def create_search_tool(
     )
 
 
+def refuse_twin(catalogue: Catalogue, name: str) -> None:
+    """Refuse a tool that has the name of the search tool.
+
+    Args:
+        catalogue: The tools.
+        name: The search tool's name.
+
+    Raises:
+        DuplicateToolError: If one of the tools is bound under it.
+    """
+    taken = catalogue.id_of(name)
+    if taken is not None:
+        origin = catalogue.entries[taken].document.origin
+        raise DuplicateToolError(name, (origin, "the tool that searches tools"))
+
+
 def search_mode(given: bool | SearchMode) -> SearchMode:
     """Return the mode that is meant: True is `auto`, False `off`.
 
@@ -157,16 +169,21 @@ def _known(rag: ToolRAG, filter: Filter | None, runtime: Any, messages_key: str)
         entries,
         bound=bound_ids(state) or (),
         unavailable=_unavailable(rag, admitted),
-        places=_places(rag),
+        places=_places(rag, state),
         tries=_fruitless(read(state, messages_key) or ()),
     )
 
 
-def _places(rag: ToolRAG) -> int:
-    """Return how many tools a search may load: the others have places of their own."""
-    options = rag.options
-    taken = len(rag.catalogue.passed_through) + len(set(options.always_include))
-    return max(1, options.max_tools - taken - _OWN_PLACES)
+def _places(rag: ToolRAG, state: object) -> int:
+    """Return how many tools a search may load: the others have places of their own.
+
+    One of what is left goes to the best hit of the turn's selection, unless it is the only one.
+    Outside a graph the search tool is taken to be all that is bound besides.
+    """
+    front = in_front(state)
+    passing = len(rag.catalogue.passed_through) + 1 if front is None else front
+    left = rag.options.max_tools - passing - len(set(rag.options.always_include))
+    return max(0, left - 1) or min(max(left, 0), 1)
 
 
 def _unavailable(rag: ToolRAG, filter: ToolFilter | None) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ The language of such a query, for a search box, a command line and a model's own
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import TypeAlias
@@ -85,6 +86,21 @@ def find_or_by_words(query: str, cutoff: Cutoff, filter: ToolFilter | None = Non
         failure = str(error)
     by_words = yield from find(query, cutoff, filter, dense=False)
     return replace(by_words, degraded=failure)
+
+
+def closest_names(name: str, names: Iterable[str], most: int = 3) -> list[str]:
+    """Return the names that are spelled most like one that was not found, in upper or lower case.
+
+    Args:
+        name: The name.
+        names: The names that there are.
+        most: At most so many, above 0.
+
+    Returns:
+        The closest first; none where none is much like it.
+    """
+    known = {each.lower(): each for each in names}
+    return [known[alike] for alike in difflib.get_close_matches(name.lower(), known, most)]
 
 
 def _of_server(

@@ -39,7 +39,8 @@ class Claims:
 def admitted(claims: Claims, places: int) -> set[ToolId]:
     """Give out the places to bind tools in.
 
-    Served in order: required, always, the best fresh hit, loaded, sticky, fresh, called, kept.
+    Served in order: required, always, the best fresh hit, loaded, sticky, fresh, called, kept. A
+    single place that is left goes to what is loaded: the model was told that it would be there.
     Where not all kept tools find a place, a quarter of the places stays free: every loss empties a
     provider's cache of the prompt, so that one loss of several is better than one every turn.
 
@@ -51,15 +52,19 @@ def admitted(claims: Claims, places: int) -> set[ToolId]:
         The ids that are bound; more than `places` only if that many are required.
     """
     firm = dict.fromkeys([*claims.required, *claims.always])
-    if len(firm) > places:
+    if firm and len(firm) > places:
         logger.warning(
             "%d tools may not be left out and max_tools leaves %d places: all of them are bound",
             len(firm),
             max(places, 0),
         )
     seated = firm
-    best = claims.fresh[:1]
-    for claim in (best, claims.loaded, claims.sticky, claims.fresh, claims.called):
+    best_and_loaded = (claims.fresh[:1], claims.loaded)
+    first, second = best_and_loaded if places - len(firm) > 1 else reversed(best_and_loaded)
+    others = (first, second, claims.sticky, claims.fresh, claims.called)
+    if places < 1 and not firm and any((*others, claims.kept)):
+        logger.warning("no tool is selected: what passes through takes all places of max_tools")
+    for claim in others:
         seated = _take(seated, claim, places)
     all_fit = len({*seated, *claims.kept}) <= places
     seated = _take(seated, claims.kept, places if all_fit else places - places // _SPARE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, groupby, zip_longest
 from typing import Any
 
 from langchain_core.messages import (
@@ -63,11 +64,13 @@ class Load:
         ids: The tools, best first; none where nothing was found.
         call: The id of the call that it answers.
         in_turn: Whether it was given in the current turn.
+        message: Assistant messages back, from 1; equal for answers to calls in parallel.
     """
 
     ids: tuple[ToolId, ...]
     call: str
     in_turn: bool
+    message: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +109,14 @@ class Conversation:
     def loaded(self, call: str) -> tuple[ToolId, ...]:
         """Ids brought in this turn, or after the answer to a call; latest first, no repeats.
 
-        Where that answer is not in the history, all count.
+        Answers to calls in parallel are merged, the best of each first. Where that answer is not
+        in the history, all count.
         """
         known = [load.call for load in self.loads]
         after = known.index(call) if call in known else len(known)
         new = (load for place, load in enumerate(self.loads) if load.in_turn or place < after)
-        return tuple(dict.fromkeys(identity for load in new for identity in load.ids))
+        merged = (_merged(list(answers)) for _, answers in groupby(new, lambda load: load.message))
+        return tuple(dict.fromkeys(chain.from_iterable(merged)))
 
     def sticky(self, window: int) -> tuple[str, ...]:
         """Names called in the last `window` assistant turns, latest first, without repeats."""
@@ -198,7 +203,8 @@ class _Reader:
     def _add_load(self, ids: object, call: str) -> None:
         if isinstance(ids, (list, tuple)):
             found = tuple(identity for identity in ids if isinstance(identity, str))
-            self.loads.append(Load(found, call, in_turn=not self.users))
+            in_turn = not self.users
+            self.loads.append(Load(found, call, in_turn, self.assistant_messages + 1))
 
     def _enter_turn(self) -> None:
         if not self.in_turn:
@@ -211,6 +217,12 @@ class _Reader:
             if name not in self.called or not answered:
                 self.called.add(name)
                 self.calls.append(Call(name, self.turns, message, answered))
+
+
+def _merged(loads: Sequence[Load]) -> Iterator[ToolId]:
+    """Yield the ids of loads, given latest first: the best of each, then the next best."""
+    for rank in zip_longest(*(load.ids for load in reversed(loads))):
+        yield from (identity for identity in rank if identity is not None)
 
 
 def _as_messages(messages: Messages) -> list[BaseMessage]:

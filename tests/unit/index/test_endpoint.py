@@ -245,6 +245,7 @@ class TestFailures:
             (b"<html>Welcome to nginx</html>", "not JSON"),
             (b"", "not JSON"),
             (b"\xff\xfe", "not JSON"),
+            (b"[" * 100_000, "not JSON"),
             ([], "answered without vectors"),
             ({}, "answered without vectors"),
             ({"data": None}, "answered without vectors"),
@@ -270,7 +271,7 @@ class TestFailures:
         server.will(answer_of([[1.0], [1.0, 2.0]]))
         assert "all of one length" in str(error_of(model, ["one", "two"]))
 
-    @pytest.mark.parametrize("places", [[0, 0], [1, 2], [0, None], ["0", "1"]])
+    @pytest.mark.parametrize("places", [[0, 0], [1, 2], [0, None], ["0", "1"], [[0], {}]])
     def test_items_that_are_numbered_badly_are_refused(self, model, server, places):
         data = [{"index": place, "embedding": [1.0]} for place in places]
         server.will({"data": data})

@@ -146,6 +146,25 @@ def test_a_name_is_exact_with_and_without_its_server(query):
 @pytest.mark.parametrize(
     "query",
     [
+        "mcp__github__get_me",
+        "select:mcp__github__get_me",
+        "mcp__github__getMe",
+        "please call `mcp__github__get_me`!",
+    ],
+)
+def test_a_servers_tool_answers_to_the_name_that_mcp_clients_give_it(query):
+    assert exact(query, GET_ME, COMMENT) == {"github/get_me"}
+    assert exact(query, make_document("get_me"), make_document("get_me", "", "gitlab")) == set()
+
+
+def test_a_tool_that_is_so_named_itself_goes_before_one_that_only_answers_to_it():
+    itself = make_document("mcp__github__get_me")
+    assert exact("mcp__github__get_me", itself, GET_ME) == {itself.id}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
         "mcp__green-house__green-house_pumps_list",
         "green-house_pumps_list",
         "select:pumps_list",

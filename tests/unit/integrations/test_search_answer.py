@@ -161,6 +161,28 @@ class TestWeak:
         assert "play_song" in text
         assert artifact == {LOADED_KEY: [SONG], FRUITLESS_KEY: True}
 
+    def test_the_second_weak_match_says_that_it_is_the_last(self):
+        text, artifact = told(finding(SONG, confidence=WEAK), tries=TRIES - 1)
+        assert text.startswith(
+            "Again no close match. If none of these does it there is no such tool"
+        )
+        assert "play_song" in text
+        assert artifact == {LOADED_KEY: [SONG], FRUITLESS_KEY: True}
+
+    @pytest.mark.parametrize(
+        ("places", "said"),
+        [
+            (1, "Only 1 tool can be available at once; not these: "),
+            (0, "No tool more can be made available, the others take all places; not these: "),
+        ],
+    )
+    def test_what_there_is_no_place_for_is_named_and_not_loaded(self, places, said):
+        found = finding(*list(LONG)[:3])
+        text, artifact = told(found, entries=LONG, places=places)
+        assert said in text
+        assert len(artifact[LOADED_KEY]) == places
+        assert not artifact[FRUITLESS_KEY]
+
     def test_after_two_fruitless_tries_a_weak_match_is_none(self):
         text, artifact = told(finding(SONG, confidence=WEAK), tries=TRIES)
         assert text.startswith("Again no tool fits")

@@ -13,7 +13,7 @@ from langchain_toolrag.errors import EmbeddingError
 from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.plans import run
 from langchain_toolrag.search.cutoff import Cutoff
-from langchain_toolrag.search.finding import find, find_or_by_words
+from langchain_toolrag.search.finding import closest_names, find, find_or_by_words
 from langchain_toolrag.types import Finding, ToolFilter
 
 DOCUMENTS = (
@@ -395,3 +395,16 @@ def test_confidence_is_a_probability_and_ranks_are_in_order(query, max_results):
     finding = catalogue().find(query, max_results)
     assert finding.confidence is None or 0 <= finding.confidence <= 1
     assert [hit.rank for hit in finding.hits] == list(range(1, len(finding.hits) + 1))
+
+
+class TestClosestNames:
+    NAMES = ("create_issue", "List_Issues", "send_email")
+
+    def test_the_closest_comes_first_in_its_own_spelling(self):
+        assert closest_names("LIST_ISSUE", self.NAMES) == ["List_Issues", "create_issue"]
+
+    def test_no_more_than_are_asked_for(self):
+        assert closest_names("list_issue", self.NAMES, 1) == ["List_Issues"]
+
+    def test_a_name_like_none_has_none(self):
+        assert closest_names("zebra", self.NAMES) == closest_names("zebra", ()) == []

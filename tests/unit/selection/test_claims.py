@@ -95,8 +95,15 @@ def test_what_may_not_be_left_out_and_just_fits_needs_no_warning(caplog):
     assert caplog.records == []
 
 
+@pytest.mark.parametrize("places", [0, -3])
+def test_where_no_place_is_left_nothing_is_bound_and_a_warning_says_why(places, caplog):
+    assert admitted(claims(sticky="s", fresh="f", loaded="l", kept="k"), places) == set()
+    (record,) = caplog.records
+    assert record.message.startswith("no tool is selected: what passes through takes all places")
+
+
 def test_without_claims_nothing_is_bound():
-    assert admitted(Claims(), 24) == set()
+    assert admitted(Claims(), 24) == admitted(Claims(), 0) == set()
 
 
 def test_a_conversation_starts_with_what_is_always_bound_then_the_hits_in_rank_order():

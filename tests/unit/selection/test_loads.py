@@ -58,7 +58,7 @@ def in_json(selection):
 
 class TestReadingAnswers:
     def test_an_answer_brings_the_ids_of_its_artifact_best_first(self):
-        assert loads(user("a song"), *searching(SONG, SKIP)) == (Load((SONG, SKIP), "s1", True),)
+        assert loads(user("a song"), *searching(SONG, SKIP)) == (Load((SONG, SKIP), "s1", True, 1),)
 
     def test_any_tool_may_bring_tools_whatever_its_name(self):
         (load,) = loads(user("a song"), *searching(SONG, name="find_me_something"))
@@ -68,15 +68,15 @@ class TestReadingAnswers:
         assert loads(user("a song"), answer(SONG))[0].ids == (SONG,)
 
     def test_a_search_that_found_nothing_is_an_answer_too(self):
-        assert loads(user("a song"), *searching()) == (Load((), "s1", True),)
+        assert loads(user("a song"), *searching()) == (Load((), "s1", True, 1),)
 
     def test_answers_come_latest_first_and_know_their_turn(self):
         first = [user("a"), *searching(SONG, call="s1"), said()]
         second = [user("b"), *searching(LAMP, call="s2"), *searching(MAIL, call="s3")]
         assert loads(*first, *second) == (
-            Load((MAIL,), "s3", True),
-            Load((LAMP,), "s2", True),
-            Load((SONG,), "s1", False),
+            Load((MAIL,), "s3", True, 1),
+            Load((LAMP,), "s2", True, 2),
+            Load((SONG,), "s1", False, 4),
         )
 
     @pytest.mark.parametrize(
@@ -177,6 +177,19 @@ class TestBinding:
         }
         assert not selection.prefix_changed
 
+    def test_searches_in_parallel_share_the_places_the_best_of_each_first(self):
+        message = calling("search_tools", "search_tools", "search_tools")
+        found = ((SONG, SKIP), (MAIL, SONG), ())
+        answers = [
+            answer(*ids, call=each["id"])
+            for ids, each in zip(found, message.tool_calls, strict=True)
+        ]
+        history = [user("weather in a city"), *searching(LAMP, call="s0"), message, *answers]
+        bound = [set(toolrag(max_tools=places).select(history).names) for places in range(2, 6)]
+        added = [min(more - fewer) for fewer, more in itertools.pairwise(bound)]
+        assert bound[0] == {"get_weather", "play_song"}
+        assert added == ["send_email", "skip_to_next_track", "turn_on_light"]
+
     def test_a_step_that_only_loads_does_not_search_again(self):
         rag = toolrag()
         first = rag.select([user("weather in a city")])
@@ -271,10 +284,23 @@ class TestMemory:
 class TestPlaces:
     def test_loaded_tools_are_served_after_the_best_hit_and_before_the_others(self):
         claims = Claims(loaded="lm", sticky="st", fresh="fg", called="c", kept="k", always="a")
-        served = [admitted(claims, places) for places in range(1, 10)]
+        served = [admitted(claims, places) for places in range(3, 10)]
         added = [next(iter(new - old)) for old, new in itertools.pairwise(served)]
-        assert served[0] == {"a"}
-        assert added == list("flmstgck")
+        assert served[0] == {"a", "f", "l"}
+        assert added == list("mstgck")
+
+    def test_a_single_place_goes_to_what_was_loaded(self):
+        claims = Claims(loaded="lm", fresh="fg", always="a")
+        assert admitted(claims, 2) == {"a", "l"}
+
+    def test_with_room_for_one_tool_the_one_that_was_searched_for_is_bound(self):
+        rag, history = toolrag(max_tools=1), [user("weather in a city")]
+        assert rag.select(history).names == ["get_weather"]
+        assert rag.select([*history, *searching(SONG)]).names == ["play_song"]
+        later = [*history, *searching(SONG), said(), user("exchange rate")]
+        assert rag.select(later, previous=rag.select(later[:-2]).state).names == [
+            "get_exchange_rate"
+        ]
 
     def test_they_are_bound_behind_what_was_found(self):
         claims = Claims(always="a", loaded="lm", fresh="fg", sticky="s")
