@@ -117,6 +117,7 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         self.messages_key = messages_key
         self.output_key = output_key
         self.rag = rag if rag is not None else ToolRAG(options=options)
+        self._is_given = rag is not None  # Its tools may come later, when servers are up again.
         self._filter = filter
         self._mode = search_mode(search_tool)
         self.search_tool = self._search_tool()
@@ -295,7 +296,7 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         return search_of(tool, messages, memory_of(state, NODE_KEY, self.name))
 
     def _raise_without_tools(self) -> None:
-        if not self.has_tools:
+        if not (self.has_tools or self._is_given):
             raise ToolRAGError(
                 "this ToolRAGNode has no tools: give it tools or rag, call bind_tools(tools), "
                 "or use it as create_react_agent(model, tools, tool_selector=ToolRAGNode())"

@@ -102,6 +102,12 @@ class TestWithoutTools:
         with pytest.raises(ToolRAGError, match="has no tools"):
             await run.invoke(graph_of(ToolRAGState, ToolRAGNode()), ASKS_WEATHER)
 
+    def test_a_given_toolrag_without_tools_yet_selects_nothing(self):
+        node = ToolRAGNode(rag=ToolRAG(embeddings=HashingEmbeddings()))
+        update = node.invoke({"messages": [("user", "is it raining?")]})
+        assert update["selected_tools"] == []
+        assert node.tools_for(update) == []
+
     def test_a_rag_is_given_alone(self, rag, tools):
         for given in ({"tools": tools}, {"options": ONE}):
             with pytest.raises(ValueError, match="rag brings its own tools and options"):
