@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -46,9 +46,10 @@ class SourcedTools(SelectableTools):
         debounce_ms: int,
         usage_log: UsageLog | str | os.PathLike[str] | None = None,
     ) -> None:
-        self._opened = ExitStack()
+        self._closers: list[Callable[[], None]] = []
         if isinstance(usage_log, (str, os.PathLike)):
-            usage_log = self._opened.enter_context(UsageLog(Path(usage_log)))
+            usage_log = UsageLog(Path(usage_log))
+            self._closers.append(usage_log.close)
         elif usage_log is not None and not isinstance(usage_log, UsageLog):
             raise TypeError(f"usage_log is {usage_log!r}; wanted a folder, a UsageLog or None")
         super().__init__(
@@ -58,10 +59,12 @@ class SourcedTools(SelectableTools):
     def close(self) -> None:
         """Drop a re-index that has not begun, end sessions and the usage log it opened.
 
-        Searches still answer.
+        Searches still answer. A call opens a session again, which another `close` ends.
         """
         super().close()
-        self._opened.close()
+        with ExitStack() as closing:
+            for close in self._closers:
+                closing.callback(close)
 
     def _take_changes(self, server: str, listed: list[BaseTool] | str) -> None:
         """Put what a server lists now in the place of its tools, and embed what is new.

@@ -187,7 +187,7 @@ class ToolRAG(SourcedTools):
             on_duplicate="id",
             usage_log=usage_log,
         )
-        rag._opened.callback(opened.calls.close)
+        rag._closers.append(opened.calls.close)
         for server, problem in opened.missing.items():
             rag.report_server(server, problem)
         return rag
@@ -246,7 +246,8 @@ class ToolRAG(SourcedTools):
                 debounce_ms=debounce_ms,
                 usage_log=usage_log,
             )
-            rag._opened.enter_context(closing.pop_all())
+            rag._closers.append(servers.close)
+            closing.pop_all()
         for server, problem in listed.failed.items():
             rag.report_server(server, problem)
         servers.watch(rag._take_changes)

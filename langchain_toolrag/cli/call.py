@@ -10,8 +10,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from langchain_toolrag.catalogue.names import bound_name
+from langchain_toolrag.catalogue.catalogue import build_catalogue
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
+from langchain_toolrag.catalogue.sources.directory_tools import definitions
 from langchain_toolrag.catalogue.sources.stored import StoredTool
 from langchain_toolrag.cli.arguments import Commands, at_least_one
 from langchain_toolrag.cli.directory import add_data_argument, shown_warnings
@@ -63,7 +64,7 @@ def _call(arguments: argparse.Namespace) -> int:
 
 def _values(text: str) -> dict[str, Any]:
     try:
-        values = json.loads(text)
+        values = json.loads(text, parse_constant=_no_number)
     except json.JSONDecodeError as error:
         raise SourceError(
             "arguments",
@@ -76,15 +77,28 @@ def _values(text: str) -> dict[str, Any]:
     return values
 
 
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
+
+
 def _named(tools: Sequence[StoredTool], name: str) -> StoredTool:
     """Return the tool of an id, or of the name that is bound for it."""
-    for tool in tools:
-        if name in (tool.id, bound_name(tool.id)):
-            return tool
+    by_id = {tool.id: tool for tool in tools}
+    if name not in by_id:
+        documents = build_catalogue(definitions(tools), on_duplicate="id").documents
+        bound = {document.bound_name: by_id[document.id] for document in documents}
+        if name in bound:
+            return bound[name]
+        raise UnknownToolError([name], _closest(name, tools), where="the command line")
+    return by_id[name]
+
+
+def _closest(name: str, tools: Sequence[StoredTool]) -> list[str]:
+    """Return ids that look like a name, or whose tools' own names do."""
     ids = [tool.id for tool in tools]
     own = {tool.name: tool.id for tool in tools}
     closest = [
         *difflib.get_close_matches(name, ids),
         *(own[near] for near in difflib.get_close_matches(name.rpartition("/")[2], own)),
     ]
-    raise UnknownToolError([name], list(dict.fromkeys(closest)), where="toolrag call")
+    return list(dict.fromkeys(closest))

@@ -21,6 +21,11 @@ def add_data_argument(command: argparse.ArgumentParser) -> None:
     )
 
 
+def printable(text: str) -> str:
+    """Return a server's words without what would move a terminal's cursor or change its colours."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
 @contextmanager
 def shown_warnings() -> Iterator[None]:
     """Show this package's warnings, such as of an operation that is left out, and no others.

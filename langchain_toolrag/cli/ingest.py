@@ -20,7 +20,7 @@ from langchain_toolrag.catalogue.sources.mcp.connections import (
 from langchain_toolrag.catalogue.sources.python_tools import read_python
 from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource
 from langchain_toolrag.cli.arguments import Commands, add_model_arguments, at_least_one
-from langchain_toolrag.cli.directory import rag_over, shown_warnings
+from langchain_toolrag.cli.directory import printable, rag_over, shown_warnings
 from langchain_toolrag.cli.progress import progress_bar
 from langchain_toolrag.errors import SourceError
 from langchain_toolrag.types import Changes
@@ -91,7 +91,9 @@ def _register_mcp(command: argparse.ArgumentParser) -> None:
 def _register_openapi(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_ingest_openapi)
     command.add_argument("location", metavar="SPEC", help="a file or URL, JSON or YAML")
-    command.add_argument("--name", help="the source's name (default: from the document)")
+    command.add_argument(
+        "--name", help="the source's name (default: the file's, or the document's title)"
+    )
     command.add_argument(
         "--base-url", metavar="URL", help="where its operations are (default: its first server)"
     )
@@ -144,9 +146,9 @@ def _ingest(arguments: argparse.Namespace, listings: Sequence[Listing]) -> int:
     failed = [listing for listing in listings if listing.failure]
     for listing in failed:
         name = listing.source.name
-        kept = len(changes[name].kept)
+        kept, problem = len(changes[name].kept), printable(listing.failure)
         print(
-            f"toolrag: kept {kept} tool{'' if kept == 1 else 's'} of {name}: it {listing.failure}",
+            f"toolrag: kept {kept} tool{'' if kept == 1 else 's'} of {name}: {problem}",
             file=sys.stderr,
         )
     if not arguments.dry_run:
@@ -195,7 +197,7 @@ def _headers(given: Sequence[str]) -> dict[str, str]:
         name, _, value = (part.strip() for part in text.partition("="))
         if not name or not is_template(value):
             raise SourceError(
-                f"--header {name}",
+                "--header",  # Not what was given, which may be a secret.
                 "wanted NAME='${VARIABLE}' or NAME='Bearer ${VARIABLE}': the directory holds no "
                 "secrets, only the names of variables that are read when a call is made",
             )

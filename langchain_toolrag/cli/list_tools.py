@@ -10,7 +10,7 @@ from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.directory_records import as_json
 from langchain_toolrag.catalogue.sources.stored import StoredTool
 from langchain_toolrag.cli.arguments import Commands
-from langchain_toolrag.cli.directory import add_data_argument
+from langchain_toolrag.cli.directory import add_data_argument, printable
 from langchain_toolrag.errors import SourceError
 
 _DESCRIPTION = 80  # Characters of a description in the table.
@@ -44,10 +44,11 @@ def _list(arguments: argparse.Namespace) -> int:
 def _as_table(tools: Sequence[StoredTool]) -> str:
     if not tools:
         return "no tools"
-    width = max(len(tool.id) for tool in tools)
-    return "\n".join(f"{tool.id:{width}}  {_shown(tool.description)}".rstrip() for tool in tools)
+    rows = [(printable(tool.id), _shown(tool.description)) for tool in tools]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:{width}}  {description}".rstrip() for name, description in rows)
 
 
 def _shown(description: str) -> str:
-    line = " ".join(description.split())
+    line = printable(" ".join(description.split()))
     return line if len(line) <= _DESCRIPTION else f"{line[: _DESCRIPTION - 1]}…"

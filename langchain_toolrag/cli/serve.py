@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from langchain_toolrag.cli.arguments import Commands, add_model_arguments, model_of
-from langchain_toolrag.cli.directory import add_data_argument
+from langchain_toolrag.cli.directory import add_data_argument, shown_warnings
 from langchain_toolrag.errors import SourceError
 
 if TYPE_CHECKING:
@@ -72,16 +72,25 @@ def _serve(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> in
     from langchain_toolrag.server.run import run_http, run_stdio
     from langchain_toolrag.server.services import Services
 
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     options = _options(parser, arguments)
     model = model_of(arguments)
-    services = Services(
-        arguments.data,
-        options,
-        embeddings=model["embeddings"],
-        index_options=model["index_options"],
-    )
-    (run_stdio if arguments.stdio else run_http)(services)
+    # The MCP SDK logs what callers send to the root logger, which without a handler gets one.
+    logging.getLogger().addHandler(logging.NullHandler())
+    with shown_warnings():
+        services = Services(
+            arguments.data,
+            options,
+            embeddings=model["embeddings"],
+            index_options=model["index_options"],
+        )
+        try:
+            (run_stdio if arguments.stdio else run_http)(services)
+        except SystemExit as error:  # So uvicorn ends where it cannot start; it has logged why.
+            raise SourceError(
+                "serve",
+                f"did not start at {options.host}, port {options.port}, for the reason above; if "
+                "another program listens there, give another --port",
+            ) from error
     return 0
 
 

@@ -11,7 +11,7 @@ from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.directory_records import as_json
 from langchain_toolrag.catalogue.sources.stored import StoredSource
 from langchain_toolrag.cli.arguments import Commands, add_model_arguments
-from langchain_toolrag.cli.directory import add_data_argument, rag_over
+from langchain_toolrag.cli.directory import add_data_argument, printable, rag_over
 from langchain_toolrag.errors import EmbeddingError
 from langchain_toolrag.index.cache import text_key
 from langchain_toolrag.index.texts import view_texts
@@ -103,4 +103,5 @@ def _as_text(
 def _row(source: StoredSource, tools: int, width: int) -> str:
     when = source.listed_at or "never"
     row = f"{source.name:{width}}  {source.kind:7}  {tools:5} tools  listed {when}  {source.origin}"
-    return f"{row}\n{'':{width}}  failed since: {source.failure}" if source.failure else row
+    failure = printable(source.failure)
+    return f"{row}\n{'':{width}}  failed since: {failure}" if failure else row

@@ -141,7 +141,7 @@ def _said(response: httpx.Response, key: str) -> str:
     """Return a server's own words; of an answer in no known form, such as a page, none."""
     try:
         body = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     words = body
     for name in ("error", "message", "detail"):
@@ -156,7 +156,7 @@ def _rows(response: httpx.Response, asked: Asked) -> list[Any]:
     """Return the vectors as they were sent, in the order of the texts."""
     try:
         body = response.json()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         what = "answered something that is not JSON: is the address that of an embeddings endpoint?"
         raise _UnusableError(what) from error
     items = body.get("data") if isinstance(body, Mapping) else None
@@ -178,15 +178,15 @@ def _is_item(item: object) -> bool:
 
 def _ordered(items: list[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """Return the items by their `index`; a server that numbers none keeps the order."""
-    by_place = {item.get("index"): item for item in items}
-    if by_place.keys() == {None}:
+    places = [item.get("index") for item in items]
+    if all(place is None for place in places):
         return items
-    if by_place.keys() != set(range(len(items))):
+    numbered = [place for place in places if isinstance(place, int)]
+    if sorted(numbered) != list(range(len(items))):
         raise _UnusableError(
-            f"numbered {len(items)} vectors {[item.get('index') for item in items]!r:.{_SHOWN}}: "
-            "wanted each `index` from 0 once"
+            f"numbered {len(items)} vectors {places!r:.{_SHOWN}}: wanted each `index` from 0 once"
         )
-    return [by_place[place] for place in range(len(items))]
+    return sorted(items, key=lambda item: item["index"])
 
 
 def _checked(rows: Sequence[Any], dim: int | None) -> Vectors:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import time
+import traceback
 from http import HTTPStatus
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+
+logger = logging.getLogger(__name__)
+
+
+class BadRequestError(ValueError):
+    """A request that cannot be answered as it is; the caller is told what is wrong with it."""
 
 
 class JSONAnswer(JSONResponse):
@@ -34,6 +42,23 @@ def failure(status: int, error: str, **more: Any) -> Response:
     """
     headers = {"WWW-Authenticate": "Bearer"} if status == HTTPStatus.UNAUTHORIZED else None
     return JSONAnswer({"error": error, **more}, status, headers)
+
+
+def unforeseen(error: Exception, what: str) -> str:
+    """Log where an error arose that nobody foresaw.
+
+    Its text is neither logged nor told: it may hold what nobody may know, such as a key in a URL.
+
+    Args:
+        error: The error.
+        what: What the server was at.
+
+    Returns:
+        What the caller is told.
+    """
+    where = "".join(traceback.format_tb(error.__traceback__))
+    logger.error("%s at %s\n%s", type(error).__name__, what, where)
+    return "the server failed; its log says why"
 
 
 async def http_failure(request: Request, error: Exception) -> Response:

@@ -73,7 +73,11 @@ class _LateMCP:
                 await running
 
     async def _run(self) -> None:
-        endpoint = await asyncio.to_thread(_endpoint, self._services)
+        try:
+            endpoint = await asyncio.to_thread(_endpoint, self._services)
+        except Exception as error:  # Else its requests would wait for ever.
+            self._ready.set_exception(error)
+            return
         async with endpoint.running():
             self._ready.set_result(endpoint)
             await asyncio.Event().wait()

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-import traceback
 from collections.abc import Mapping
 from typing import Any
 
 from langchain_toolrag.catalogue.sources.stored import CallResult, StoredTool
 from langchain_toolrag.errors import UnknownToolError
-from langchain_toolrag.server.answers import Stopwatch
+from langchain_toolrag.server.answers import Stopwatch, unforeseen
 from langchain_toolrag.server.bodies import CallAnswer
 from langchain_toolrag.server.services import Services
-
-logger = logging.getLogger(__name__)
 
 
 async def call(
@@ -44,15 +40,18 @@ async def call(
     watch, options, recorder = Stopwatch(), services.options, services.recorder
     served = services.serving.current
     try:
-        tool = served.tool(name)
+        tool = await services.serving.tool(served, name)
     except UnknownToolError:
         recorder.call("", "refused", search_id=search_id, took_ms=watch.milliseconds())
         raise
-    result = await _result(services, tool, arguments, timeout or options.call_timeout)
-    took_ms = watch.milliseconds()
-    call_id = recorder.call(
-        tool.id, result.outcome, search_id=search_id, arguments=dict(arguments), took_ms=took_ms
-    )
+    result = CallResult("timeout", "")  # If the server ends meanwhile, the call has a line too.
+    try:
+        result = await _result(services, tool, arguments, timeout or options.call_timeout)
+    finally:
+        took_ms = watch.milliseconds()
+        call_id = recorder.call(
+            tool.id, result.outcome, search_id=search_id, arguments=dict(arguments), took_ms=took_ms
+        )
     return _with_details(
         CallAnswer(
             name=served.names[tool.id],
@@ -75,10 +74,8 @@ async def _result(
         return await asyncio.wait_for(calls.call(tool, arguments), timeout)
     except asyncio.TimeoutError:
         return CallResult("timeout", f"no answer within {timeout:g} seconds")
-    # An exception's text may hold what the caller may not know, such as a key in a URL.
     except Exception as error:
-        where = "".join(traceback.format_tb(error.__traceback__))
-        logger.error("a call of %s failed with %s\n%s", tool.id, type(error).__name__, where)
+        unforeseen(error, f"a call of {tool.id}")
         return CallResult("tool_error", f"the call failed ({type(error).__name__})")
 
 

@@ -9,17 +9,15 @@ from typing import Any
 from langchain_core.messages import BaseMessage, convert_to_messages
 
 from langchain_toolrag.errors import EmbeddingError
-from langchain_toolrag.plans import run
-from langchain_toolrag.search.rankings import Question
 from langchain_toolrag.selection import fresh
 from langchain_toolrag.selection.conversation import Conversation, read_conversation
 from langchain_toolrag.selection.selector import by_score
-from langchain_toolrag.server.answers import Stopwatch, finite
+from langchain_toolrag.server.answers import BadRequestError, Stopwatch, finite
 from langchain_toolrag.server.bodies import ExplainAnswer, ExplainedTool, UncutTool
-from langchain_toolrag.server.searching import BY_WORDS, mode_of
+from langchain_toolrag.server.searching import BY_WORDS, mode_of, run_over
 from langchain_toolrag.server.serving import Served, Serving
 from langchain_toolrag.toolrag import ToolRAG
-from langchain_toolrag.types import Evidence, Hit, SelectedTool, Selection, ToolId
+from langchain_toolrag.types import Hit, SelectedTool, Selection, ToolId
 
 _SHOWN = 20  # Tools that were found at all: enough to see how the ranking falls off.
 
@@ -37,14 +35,19 @@ async def explain(serving: Serving, messages: str | Sequence[dict[str, Any]]) ->
         The selection, by score, and what ranks under its cut.
 
     Raises:
-        ValueError: If it is no conversation.
+        BadRequestError: If it is no conversation.
     """
-    served, watch = serving.current, Stopwatch()
+    served = serving.current
+    return await serving.in_thread(lambda: _explained_now(served, messages))
+
+
+def _explained_now(served: Served, messages: str | Sequence[dict[str, Any]]) -> ExplainAnswer:
     given = messages if isinstance(messages, str) else _read(messages)
-    selection = await serving.in_thread(lambda: served.rag.select(given))
+    watch = Stopwatch()
+    selection = served.rag.select(given)
     took_ms = watch.milliseconds()
     conversation = read_conversation(given)
-    below = await serving.in_thread(lambda: _below(served.rag, conversation, selection))
+    below = _below(served.rag, conversation, selection)
     return _answer(served, selection, below, _sticky(served.rag, conversation), took_ms)
 
 
@@ -53,7 +56,8 @@ def _read(messages: Sequence[dict[str, Any]]) -> list[BaseMessage]:
         return convert_to_messages(messages)
     # LangChain raises errors of many kinds for what it cannot read.
     except Exception as error:
-        raise ValueError("messages: wanted a conversation, each with role and content") from error
+        problem = "messages: wanted a conversation, each with role and content"
+        raise BadRequestError(problem) from error
 
 
 def _sticky(rag: ToolRAG, conversation: Conversation) -> set[ToolId]:
@@ -63,18 +67,12 @@ def _sticky(rag: ToolRAG, conversation: Conversation) -> set[ToolId]:
 
 def _below(rag: ToolRAG, conversation: Conversation, selection: Selection) -> list[Hit]:
     """Return the hits that are not bound, best first: the selection's own search, cut later."""
-
-    def ask(question: Question) -> Evidence:
-        return rag.tool_index.evidence(
-            question.query, question.candidate_k, question.filter, dense=question.dense
-        )
-
     most = len(selection.selected) + _SHOWN
     plan = fresh.hybrid(
         conversation, replace(rag.options, k=most), None, dense=not selection.degraded
     )
     try:
-        hits = run(plan, ask).hits
+        hits = run_over(rag.tool_index, plan).hits
     except EmbeddingError:  # It failed just now; what is bound can be shown all the same.
         return []
     bound = set(selection.ids)

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from langchain_toolrag.errors import EmbeddingError, SourceError
 from langchain_toolrag.index.tool_index import ToolIndex
-from langchain_toolrag.server.answers import JSONAnswer, failure
+from langchain_toolrag.server.answers import BadRequestError, JSONAnswer, failure
 from langchain_toolrag.server.bodies import (
     LintAnswer,
     LintFinding,
@@ -202,8 +202,8 @@ def _count(given: str | None) -> int:
     """Read how many records are asked for."""
     if given is None:
         return _RECENT
-    if not given.isdecimal() or not 1 <= int(given) <= _MOST_RECENT:
-        raise ValueError(f"n: wanted a number from 1 to {_MOST_RECENT}")
+    if not given.isdecimal() or not 1 <= float(given) <= _MOST_RECENT:
+        raise BadRequestError(f"n: wanted a number from 1 to {_MOST_RECENT}")
     return int(given)
 
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import AsyncIterator
 from importlib.metadata import version
 from typing import Any
 
-import anyio
 from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
+from pydantic_core import from_json, to_json
 from starlette.types import Receive, Scope, Send
 
 from langchain_toolrag.errors import UnknownToolError
 from langchain_toolrag.integrations.search_answer import FRUITLESS_KEY, Known, answer
 from langchain_toolrag.selection.conversation import LOADED_KEY
+from langchain_toolrag.server.answers import unforeseen
 from langchain_toolrag.server.bodies import CallAnswer
 from langchain_toolrag.server.calling import call
 from langchain_toolrag.server.searching import BY_WORDS, Found, search
@@ -54,10 +53,13 @@ def mcp_server(services: Services) -> Server[Any, Any]:
         return _tools(writes=services.options.allow_write)
 
     async def called(name: str, arguments: dict[str, Any]) -> CallToolResult:
-        if name == SEARCH:
-            return await _search(services, **arguments)
-        if name == CALL:
-            return await _call(services, **arguments)
+        try:
+            if name == SEARCH:
+                return await _search(services, **arguments)
+            if name == CALL:
+                return await _call(services, **arguments)
+        except Exception as error:  # The SDK would tell the caller its text.
+            return _told(unforeseen(error, name), failed=True)
         return _told(f"there is no tool {name!r:.100}: there are {SEARCH} and {CALL}", failed=True)
 
     server.list_tools()(listed)  # type: ignore[no-untyped-call]
@@ -88,25 +90,6 @@ class MCPEndpoint:
         """Take requests as long as this is open."""
         async with self._manager.run():
             yield
-
-
-async def serve_stdio(services: Services) -> None:
-    """Answer MCP over standard input and output until the input ends.
-
-    What tools and their subprocesses print goes to the error output: it is none of the protocol.
-
-    Args:
-        services: What answers.
-    """
-    server = mcp_server(services)
-    with (
-        os.fdopen(os.dup(0), encoding="utf-8", errors="replace") as read,
-        os.fdopen(os.dup(1), "w", encoding="utf-8") as written,
-    ):
-        os.dup2(2, 1)
-        streams = stdio_server(anyio.wrap_file(read), anyio.wrap_file(written))
-        async with services.running(), streams as (incoming, outgoing):
-            await server.run(incoming, outgoing, server.create_initialization_options())
 
 
 def _tools(*, writes: bool) -> list[Tool]:
@@ -147,10 +130,12 @@ def _schema(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]
 async def _search(
     services: Services, query: str, max_results: int = _DEFAULT_RESULTS
 ) -> CallToolResult:
-    # Models ask for 0 or 1,000 as well.
-    most = min(max(1, max_results), _MOST_RESULTS)
-    found = await search(services.serving, services.recorder, query, most)
-    return _told(_as_text(query, found))
+    # Models ask for 0, 1,000 or 5.0 as well.
+    most = min(max(1, int(max_results)), _MOST_RESULTS)
+    # A model that fails at half a character would be left alone for a while, for all callers.
+    found = await search(services.serving, services.recorder, _encodable(query), most)
+    # Names that are like those that are not there: in a thread, as there may be many.
+    return _told(await services.serving.in_thread(lambda: _as_text(query, found)))
 
 
 def _as_text(query: str, found: Found) -> str:
@@ -186,10 +171,9 @@ async def _call(
         result = await call(services, name, arguments, search_id=search_id)
     except UnknownToolError as error:
         return _told(f"{error} Find tools with {SEARCH}.", failed=True)
-    structured = result.get("structured")
     return _told(
         f"{result['content']}{_takes(result)}",
-        structured=structured if isinstance(structured, dict) else None,
+        structured=_passable(result.get("structured")),
         failed=result["outcome"] != "ok",
     )
 
@@ -202,8 +186,24 @@ def _takes(result: CallAnswer) -> str:
     return f"\nWhat it takes: {json.dumps(schema, ensure_ascii=False)}"
 
 
+def _passable(structured: Any) -> dict[str, Any] | None:
+    """Return a result if MCP has it: an object that can be written, and nested no deeper."""
+    if not isinstance(structured, dict):
+        return None
+    try:
+        passable: dict[str, Any] = from_json(to_json(structured))
+    except ValueError:
+        return None
+    return passable
+
+
+def _encodable(text: str) -> str:
+    """Return text without halves of surrogate pairs, with which no answer could be written."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _told(
     text: str, *, structured: dict[str, Any] | None = None, failed: bool = False
 ) -> CallToolResult:
-    content = TextContent(type="text", text=text)
+    content = TextContent(type="text", text=_encodable(text))
     return CallToolResult(content=[content], structuredContent=structured, isError=failed)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from langchain_toolrag.catalogue.sources.stored import Outcome
 from langchain_toolrag.server.bodies import Mode
+from langchain_toolrag.usage.records import Outcome
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 

@@ -12,7 +12,19 @@ from langchain_toolrag.server import bodies
 
 _REF = "#/components/schemas/{model}"
 _JSON = "application/json"
-_ERRORS = {"400": "What is wrong with the request", "401": "The key is missing or wrong"}
+_WRONG = {"400": "What is wrong with the request"}
+_FAILURES = {
+    "401": "The key is missing or wrong",
+    "403": "A page of another origin asks",
+    "421": "The server has another name",
+    "500": "The server failed",
+}
+_BODY_FAILURES = {
+    **_WRONG,
+    "408": "The body comes too slowly",
+    "413": "The body is too long",
+    "415": "The body is no JSON",
+}
 _NOT_THERE = {"404": "There is no such tool"}
 
 
@@ -79,12 +91,12 @@ def document() -> dict[str, Any]:
         "/v1/recent": {"get": _recent(schemas)},
         "/v1/tools": {"get": _listing(schemas)},
         "/v1/tools/{id}": {"get": _one_tool(schemas)},
-        "/healthz": {"get": _health(schemas)},
+        "/healthz": {"get": _open(_health(schemas))},
         "/livez": {
-            "get": _operation(schemas, "live", "Whether it answers", None, bodies.LiveAnswer)
+            "get": _open(_operation(schemas, "live", "Whether it answers", None, bodies.LiveAnswer))
         },
-        "/metrics": {"get": _text("metrics", "Counts, in Prometheus' form")},
-        "/openapi.json": {"get": _text("openapi", "This document")},
+        "/metrics": {"get": _text(schemas, "metrics", "Counts, in Prometheus' form")},
+        "/openapi.json": {"get": _text(schemas, "openapi", "This document")},
     }
     return {
         "openapi": "3.1.0",
@@ -109,16 +121,12 @@ def _operation(
     answer: Any,
     errors: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    failures = {**(_ERRORS if body else {}), **(errors or {})}
     operation: dict[str, Any] = {
         "operationId": identity,
         "summary": summary,
         "responses": {
             "200": _response(schemas, "The answer", answer),
-            **{
-                status: _response(schemas, meaning, bodies.ErrorAnswer)
-                for status, meaning in failures.items()
-            },
+            **_failures(schemas, (_BODY_FAILURES if body else {}) | (errors or {})),
         },
     }
     if body is not None:
@@ -142,7 +150,7 @@ def _recent(schemas: dict[str, Any]) -> dict[str, Any]:
         "List the last searches and calls of the usage log",
         None,
         bodies.RecentAnswer,
-        {"400": "What is wrong with the request"},
+        {**_WRONG, "503": "The log cannot be read"},
     )
     operation["parameters"] = [_parameter("n", "query", "At most so many", {"type": "integer"})]
     return operation
@@ -164,8 +172,21 @@ def _health(schemas: dict[str, Any]) -> dict[str, Any]:
     return operation
 
 
-def _text(identity: str, summary: str) -> dict[str, Any]:
-    responses = {"200": {"description": "The answer"}}
+def _open(operation: dict[str, Any]) -> dict[str, Any]:
+    """Return an operation as one that is answered without a key."""
+    del operation["responses"]["401"]
+    return {**operation, "security": [{}]}
+
+
+def _failures(schemas: dict[str, Any], further: dict[str, str]) -> dict[str, Any]:
+    return {
+        status: _response(schemas, meaning, bodies.ErrorAnswer)
+        for status, meaning in (_FAILURES | further).items()
+    }
+
+
+def _text(schemas: dict[str, Any], identity: str, summary: str) -> dict[str, Any]:
+    responses = {"200": {"description": "The answer"}, **_failures(schemas, {})}
     return {"operationId": identity, "summary": summary, "responses": responses}
 
 

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass, field
+
+_AUTHORITY = re.compile(
+    r"(?:\[([0-9a-f]*:[0-9a-f:.]*)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?", re.IGNORECASE
+)
+_KEY = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +32,8 @@ class ServerOptions:
         drain_seconds: How long requests may go on once the server is told to stop.
 
     Raises:
-        ValueError: If there is no key and the address is not a loopback address.
+        ValueError: If there is no key and the address is not a loopback address, if the key could
+            not be sent as it is, or if an allowed host is no name.
     """
 
     host: str = "127.0.0.1"
@@ -43,11 +50,22 @@ class ServerOptions:
     drain_seconds: int = 10
 
     def __post_init__(self) -> None:
+        if self.api_key and not _KEY.fullmatch(self.api_key):
+            raise ValueError(
+                "the key has spaces, line ends or characters beyond ASCII, which headers do not "
+                "carry as they are: wanted letters, digits and signs"
+            )
         if not self.api_key and not is_loopback(self.host):
             raise ValueError(
                 f"host is {self.host!r} and there is no key: anybody who reaches it could call "
                 "the tools. Set TOOLRAG_API_KEY, or listen on 127.0.0.1"
             )
+        for name in self.allowed_hosts:
+            if not host_of(bracketed(name)):
+                raise ValueError(
+                    f"the allowed host {name!r} is no name: wanted one as in tools.example.com, "
+                    "without https:// and path, and without *"
+                )
 
 
 def is_loopback(host: str) -> bool:
@@ -58,3 +76,22 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def host_of(authority: str) -> str:
+    """Return the name or address in a Host header, or after the scheme of an origin.
+
+    Args:
+        authority: What was sent.
+
+    Returns:
+        It in lower case, without port and brackets; empty for what is none.
+    """
+    found = _AUTHORITY.fullmatch(authority)
+    return (found[1] or found[2]).lower() if found else ""
+
+
+def bracketed(host: str) -> str:
+    """Return a host as headers have it: an IPv6 address in brackets."""
+    is_address = host.count(":") > 1 and "[" not in host
+    return f"[{host}]" if is_address else host

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,16 +10,14 @@ from langchain_toolrag.catalogue.document import document_of
 from langchain_toolrag.errors import InvalidToolError
 from langchain_toolrag.index.cache import VectorMemory
 from langchain_toolrag.index.tool_index import ToolIndex
-from langchain_toolrag.plans import run
 from langchain_toolrag.search.cutoff import Cutoff
-from langchain_toolrag.search.finding import Search, find, find_or_by_words
-from langchain_toolrag.search.rankings import Question
+from langchain_toolrag.search.finding import Search, find_or_by_words
 from langchain_toolrag.server.answers import Stopwatch, finite
 from langchain_toolrag.server.bodies import RankAnswer, RankedTool
 from langchain_toolrag.server.recording import Recorder
-from langchain_toolrag.server.searching import mode_of
+from langchain_toolrag.server.searching import by_words, mode_of, run_over
 from langchain_toolrag.server.serving import Serving
-from langchain_toolrag.types import Evidence, Finding, Hit, ToolDocument, ToolFilter, ToolId
+from langchain_toolrag.types import Finding, Hit, ToolDocument, ToolFilter, ToolId
 
 _MOST_VECTORS = 20_000  # Of callers' tools, 1.5 KB each.
 
@@ -50,20 +48,24 @@ class Rankings:
         Raises:
             InvalidToolError: If one is no definition.
         """
-        documents = [_document(tool, place) for place, tool in enumerate(tools)]
+        documents = await self._serving.in_thread(
+            lambda: [_document(tool, place) for place, tool in enumerate(tools)]
+        )
         index = ToolIndex(self._serving.model, cache=self._vectors)
         # While the model is loading, a ranking would wait for it.
         dense = self._serving.mode == "semantic"
         watch = Stopwatch()
 
-        def work() -> Finding:
+        def work(*, dense: bool) -> Finding:
             index.refresh(documents)
-            return _run(index, _plan(query, len(documents), None, dense=dense))
+            return run_over(index, _plan(query, len(documents), None, dense=dense))
 
-        finding = await self._serving.in_long_thread(work)
-        names = {document.id: document.name for document in documents}
+        finding = await self._serving.rank_in_time(
+            lambda: work(dense=dense), lambda: work(dense=False)
+        )
+        given = [(document.id, document.name) for document in documents]
         # The log has no names of tools that are not the catalogue's: they are the caller's text.
-        return self._answer(query, names, finding, watch, dense=dense, noted=())
+        return self._answer(query, given, finding, watch, noted=())
 
     async def rank_known(self, query: str, names: Sequence[str]) -> RankAnswer:
         """Rank tools of the catalogue.
@@ -79,52 +81,48 @@ class Rankings:
             UnknownToolError: If one is not there.
         """
         served = self._serving.current
-        ids = {tool.id: served.names[tool.id] for tool in map(served.tool, names)}
-        within = ToolFilter(predicate=lambda document: document.id in ids)
-        index, watch = served.rag.tool_index, Stopwatch()
-        finding = await self._serving.in_thread(
-            lambda: _run(index, _plan(query, len(ids), within, dense=True))
+        given = [(await self._serving.tool(served, name)).id for name in names]
+        wanted = frozenset(given)
+        within = ToolFilter(predicate=lambda document: document.id in wanted)
+        watch = Stopwatch()
+
+        def work(*, dense: bool) -> Finding:
+            return run_over(served.rag.tool_index, _plan(query, len(given), within, dense=dense))
+
+        finding = await self._serving.search_in_time(
+            lambda: work(dense=True), lambda: work(dense=False)
         )
-        return self._answer(query, ids, finding, watch, dense=True, noted=finding.hits)
+        named = [(identity, served.names[identity]) for identity in given]
+        return self._answer(
+            query, named, finding, watch, noted=finding.hits, index=served.fingerprint
+        )
 
     def _answer(
         self,
         query: str,
-        names: Mapping[ToolId, str],
+        given: Sequence[tuple[ToolId, str]],
         finding: Finding,
         watch: Stopwatch,
         *,
-        dense: bool,
         noted: Sequence[Hit],
+        index: str = "",
     ) -> RankAnswer:
-        took_ms = watch.milliseconds()
-        mode = mode_of(finding.degraded) if dense else "lexical"
-        search_id = self._recorder.search("rank", mode, query, noted, took_ms=took_ms)
+        took_ms, mode = watch.milliseconds(), mode_of(finding.degraded)
+        search_id = self._recorder.search("rank", mode, query, noted, took_ms=took_ms, index=index)
         scores = {hit.id: finite(hit.score) for hit in finding.hits}
-        places = {identity: place for place, identity in enumerate(names)}
-        order = [*scores, *(identity for identity in names if identity not in scores)]
+        order = {identity: place for place, identity in enumerate(scores)}
         tools = [
-            RankedTool(index=places[each], name=names[each], score=scores.get(each))
-            for each in order
+            RankedTool(index=place, name=name, score=scores.get(identity))
+            for place, (identity, name) in sorted(
+                enumerate(given), key=lambda each: order.get(each[1][0], len(order))
+            )
         ]
         return RankAnswer(search_id=search_id, mode=mode, took_ms=took_ms, tools=tools)
 
 
 def _plan(query: str, count: int, within: ToolFilter | None, *, dense: bool) -> Search:
     cutoff = Cutoff(k=max(1, count))
-    if dense:
-        return find_or_by_words(query, cutoff, within)
-    return find(query, cutoff, within, dense=False)
-
-
-def _run(index: Any, plan: Search) -> Finding:
-    def ask(question: Question) -> Evidence:
-        evidence: Evidence = index.evidence(
-            question.query, question.candidate_k, question.filter, dense=question.dense
-        )
-        return evidence
-
-    return run(plan, ask)
+    return find_or_by_words(query, cutoff, within) if dense else by_words(query, cutoff, within)
 
 
 def _document(tool: dict[str, Any], place: int) -> ToolDocument:

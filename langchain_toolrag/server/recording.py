@@ -6,12 +6,11 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from langchain_toolrag.catalogue.sources.stored import Outcome
 from langchain_toolrag.server.bodies import Mode
 from langchain_toolrag.server.metrics import Metrics
 from langchain_toolrag.types import Hit, ToolId
 from langchain_toolrag.usage.log import UsageLog
-from langchain_toolrag.usage.records import SearchKind
+from langchain_toolrag.usage.records import Outcome, SearchKind
 
 
 class Recorder:

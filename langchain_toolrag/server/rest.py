@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-import traceback
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from langchain_toolrag.errors import InvalidToolError, UnknownToolError
-from langchain_toolrag.server.answers import JSONAnswer, failure
+from langchain_toolrag.server.answers import BadRequestError, JSONAnswer, failure, unforeseen
 from langchain_toolrag.server.bodies import (
     CallBody,
     ExplainBody,
@@ -32,8 +31,6 @@ from langchain_toolrag.server.metrics import CONTENT_TYPE
 from langchain_toolrag.server.openapi import document
 from langchain_toolrag.server.searching import described, search
 from langchain_toolrag.server.services import Services
-
-logger = logging.getLogger(__name__)
 
 _BodyT = TypeVar("_BodyT", bound=BaseModel)
 _Endpoint = Callable[[Request], Awaitable[Response]]
@@ -103,7 +100,7 @@ class _Rest:
 
     async def feedback(self, request: Request) -> Response:
         body, recorder = await read_body(request, FeedbackBody), self._services.recorder
-        tool = self._serving.current.tool(body.name)
+        tool = await self._serving.tool(self._serving.current, body.name)
         call_id = recorder.call(tool.id, body.outcome, search_id=body.search_id)
         recorded = recorder.usage is not None
         return JSONAnswer(FeedbackAnswer(call_id=call_id, recorded=recorded))
@@ -124,7 +121,8 @@ class _Rest:
 
     async def tool(self, request: Request) -> Response:
         served = self._serving.current
-        return JSONAnswer(described(served, served.tool(request.path_params["id"]).id))
+        tool = await self._serving.tool(served, request.path_params["id"])
+        return JSONAnswer(described(served, tool.id))
 
     async def health(self, request: Request) -> Response:
         serving = self._serving
@@ -146,8 +144,15 @@ class _Rest:
 
 
 async def read_body(request: Request, body: type[_BodyT]) -> _BodyT:
-    """Return the body of a request; raises a ValidationError for one that is not as wanted."""
-    return body.model_validate_json(await request.body())
+    """Return the body of a request; raises a BadRequestError for one that is not as wanted."""
+    content = await request.body()
+    try:
+        from_json(content, allow_inf_nan=False)  # Pydantic takes NaN, which JSON does not have.
+        return body.model_validate_json(content)
+    except ValidationError as error:
+        raise BadRequestError(_problems(error)) from error
+    except ValueError as error:
+        raise BadRequestError(f"body: Invalid JSON: {error}") from error
 
 
 def guarded(endpoint: _Endpoint) -> _Endpoint:
@@ -156,16 +161,13 @@ def guarded(endpoint: _Endpoint) -> _Endpoint:
     async def answered(request: Request) -> Response:
         try:
             return await endpoint(request)
-        except ValidationError as error:
-            return failure(HTTPStatus.BAD_REQUEST, _problems(error))
         except UnknownToolError as error:
             return failure(HTTPStatus.NOT_FOUND, str(error), closest=list(error.closest))
-        except (InvalidToolError, ValueError) as error:
+        except (BadRequestError, InvalidToolError) as error:
             return failure(HTTPStatus.BAD_REQUEST, str(error))
         except Exception as error:
-            where = "".join(traceback.format_tb(error.__traceback__))
-            logger.error("%s at %s\n%s", type(error).__name__, request.url.path, where)
-            return failure(HTTPStatus.INTERNAL_SERVER_ERROR, "the server failed; its log says why")
+            told = unforeseen(error, request.url.path)
+            return failure(HTTPStatus.INTERNAL_SERVER_ERROR, told)
 
     return answered
 

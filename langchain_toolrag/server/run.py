@@ -27,6 +27,7 @@ def run_http(services: Services) -> None:
         port=options.port,
         timeout_graceful_shutdown=options.drain_seconds,
         ws="none",
+        lifespan="on",  # Else a start that fails would go on without what answers.
         access_log=False,  # Addresses can hold what callers would not have logged.
         server_header=False,
     )
@@ -35,12 +36,12 @@ def run_http(services: Services) -> None:
 
 
 def run_stdio(services: Services) -> None:
-    """Answer MCP over standard input and output until the input ends.
+    """Answer MCP over standard input and output until the input or a signal ends it.
 
     Args:
         services: What answers.
     """
-    from langchain_toolrag.server.mcp_endpoint import serve_stdio  # The SDK: only if needed.
+    from langchain_toolrag.server.stdio import serve_stdio  # The SDK: only if needed.
 
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve_stdio(services))

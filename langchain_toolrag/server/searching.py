@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from langchain_toolrag.index.contract import Index
+from langchain_toolrag.plans import run
+from langchain_toolrag.search.cutoff import Cutoff
+from langchain_toolrag.search.finding import Search, find
+from langchain_toolrag.search.rankings import Question
 from langchain_toolrag.server.answers import Stopwatch, finite
 from langchain_toolrag.server.bodies import Mode, SearchAnswer, ToolAnswer
 from langchain_toolrag.server.recording import Recorder
 from langchain_toolrag.server.serving import Served, Serving
-from langchain_toolrag.types import Finding, ToolId
+from langchain_toolrag.types import Evidence, Finding, ToolFilter, ToolId
 
 BY_WORDS = "Searched by words and names alone: requests cannot be embedded now."
+
+_FoundT = TypeVar("_FoundT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +73,9 @@ async def search(
         What was found.
     """
     served, watch = serving.current, Stopwatch()
-    finding = await serving.in_thread(lambda: served.rag.find(query, k))
+    finding = await serving.search_in_time(
+        lambda: served.rag.find(query, k), lambda: _by_words(served, query, k)
+    )
     took_ms = watch.milliseconds()
     search_id = recorder.search(
         "search",
@@ -77,6 +88,45 @@ async def search(
         session=session,
     )
     return Found(search_id, served, finding, mode_of(finding.degraded), took_ms)
+
+
+def run_over(index: Index, plan: Generator[Question, Evidence, _FoundT]) -> _FoundT:
+    """Carry out the plan of a search.
+
+    Args:
+        index: What is searched.
+        plan: The plan.
+
+    Returns:
+        What it comes to.
+    """
+
+    def ask(question: Question) -> Evidence:
+        return index.evidence(
+            question.query, question.candidate_k, question.filter, dense=question.dense
+        )
+
+    return run(plan, ask)
+
+
+def by_words(query: str, cutoff: Cutoff, within: ToolFilter | None = None) -> Search:
+    """Search by words and names alone, as while the model is loading or takes too long.
+
+    Args:
+        query: In the language of `search.finding`.
+        cutoff: How much of the ranking is returned.
+        within: Which tools may be returned.
+
+    Returns:
+        A plan, as those of `search.finding`; what it finds is marked.
+    """
+    found = yield from find(query, cutoff, within, dense=False)
+    return replace(found, degraded="the model takes too long")
+
+
+def _by_words(served: Served, query: str, k: int) -> Finding:
+    cutoff = replace(served.rag.options.cutoff, k=None, max_k=k, min_k=1)
+    return run_over(served.rag.tool_index, by_words(query, cutoff))
 
 
 def described(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Iterable
 from http import HTTPStatus
-from urllib.parse import urlsplit
+from typing import TypeAlias
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from langchain_toolrag.server.answers import failure
-from langchain_toolrag.server.options import ServerOptions
+from langchain_toolrag.server.options import ServerOptions, bracketed, host_of
 
 OPEN_PATHS = ("/", "/livez", "/healthz")
 """What is answered without a key: it tells nothing of the tools. The page at / asks for the key."""
@@ -19,6 +21,8 @@ OPEN_PATHS = ("/", "/livez", "/healthz")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _EVERY_ADDRESS = ("0.0.0.0", "::", "")
 _BODILESS = ("GET", "HEAD", "OPTIONS", "DELETE")
+_BODY_SECONDS = 30.0  # Longer ones come from nobody who wants an answer.
+_Refusal: TypeAlias = tuple[int, str]
 
 
 class Guard:
@@ -36,8 +40,8 @@ class Guard:
         self._app = app
         self._key = options.api_key.encode()
         self._most_bytes = options.most_request_bytes
-        self._named = frozenset(map(_bare, options.allowed_hosts))
-        own = () if options.host in _EVERY_ADDRESS else (_bare(options.host),)
+        self._named = frozenset(host_of(bracketed(name)) for name in options.allowed_hosts)
+        own = () if options.host in _EVERY_ADDRESS else (host_of(bracketed(options.host)),)
         self._hosts = self._named.union(_LOOPBACK, own)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,23 +52,22 @@ class Guard:
         headers = Headers(scope=scope)
         refused = self._refusal(headers, scope["path"], scope["method"])
         if refused is None and scope["method"] not in _BODILESS:
-            body = await self._body(headers, receive)
-            if body is not None:
-                await self._app(scope, _Replayed(body, receive), send)
+            try:
+                read = await self._read(headers, receive)
+            except ClientDisconnect:  # Half a request is none.
                 return
-            refused = HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {self._most_bytes:,} bytes"
-        if refused is None:
-            await self._app(scope, receive, send)
-            return
-        await failure(*refused)(scope, receive, send)
+            refused, receive = (None, read) if isinstance(read, _Replayed) else (read, receive)
+        answer = self._app if refused is None else failure(*refused)
+        await answer(scope, receive, send)
 
-    def _refusal(self, headers: Headers, path: str, method: str) -> tuple[int, str] | None:
+    def _refusal(self, headers: Headers, path: str, method: str) -> _Refusal | None:
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or _bare(hosts[0]) not in self._hosts:
+        if len(hosts) != 1 or host_of(hosts[0]) not in self._hosts:
             return HTTPStatus.MISDIRECTED_REQUEST, (
                 "this server has another name: start it with --allowed-host NAME to be reached so"
             )
-        if any(not self._is_own(origin, hosts[0]) for origin in headers.getlist("origin")):
+        foreign = [each for each in headers.getlist("origin") if not self._is_own(each, hosts[0])]
+        if foreign or _is_embedded(headers):
             return HTTPStatus.FORBIDDEN, "requests of other origins are not answered"
         if self._key and path not in OPEN_PATHS and not self._has_key(headers):
             return HTTPStatus.UNAUTHORIZED, (
@@ -79,7 +82,7 @@ class Guard:
         scheme, _, authority = origin.partition("://")
         if scheme not in ("http", "https"):
             return False
-        return authority.lower() == host.lower() or _bare(authority) in self._named
+        return authority.lower() == host.lower() or host_of(authority) in self._named
 
     def _has_key(self, headers: Headers) -> bool:
         bearer = [
@@ -89,19 +92,30 @@ class Guard:
         ]
         return _any_equal([*bearer, *headers.getlist("x-api-key")], self._key)
 
+    async def _read(self, headers: Headers, receive: Receive) -> _Replayed | _Refusal:
+        try:
+            body = await asyncio.wait_for(self._body(headers, receive), _BODY_SECONDS)
+        except asyncio.TimeoutError:
+            return HTTPStatus.REQUEST_TIMEOUT, f"the body took more than {_BODY_SECONDS:g} seconds"
+        if body is None:
+            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {self._most_bytes:,} bytes"
+        return _Replayed(body, receive)
+
     async def _body(self, headers: Headers, receive: Receive) -> bytes | None:
         """Return the body; None for one that is too long, of which no more is read."""
         length = headers.get("content-length", "")
-        if length.isdecimal() and int(length) > self._most_bytes:
+        if length.isdecimal() and float(length) > self._most_bytes:
             return None
         chunks, size, more = [], 0, True
         while more:
             message = await receive()
+            if message["type"] != "http.request":
+                raise ClientDisconnect
             chunks.append(message.get("body", b""))
             size += len(chunks[-1])
             if size > self._most_bytes:
                 return None
-            more = message["type"] == "http.request" and message.get("more_body", False)
+            more = message.get("more_body", False)
         return b"".join(chunks)
 
 
@@ -124,13 +138,10 @@ def _any_equal(given: Iterable[str], key: bytes) -> bool:
     return any([hmac.compare_digest(value.encode("latin-1"), key) for value in given])
 
 
-def _bare(host: str) -> str:
-    """Return the name or address alone, without port and brackets; empty for what is neither."""
-    is_address = host.count(":") > 1 and "[" not in host
-    try:
-        return urlsplit(f"//[{host}]" if is_address else f"//{host}").hostname or ""
-    except ValueError:
-        return ""
+def _is_embedded(headers: Headers) -> bool:
+    """Whether a page of another origin asks, as for an image, which browsers say without Origin."""
+    site, mode = headers.get("sec-fetch-site"), headers.get("sec-fetch-mode")
+    return site in ("cross-site", "same-site") and mode != "navigate"
 
 
 def _is_json(content_type: str) -> bool:

@@ -7,20 +7,21 @@ import contextlib
 import difflib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
 from langchain_core.embeddings import Embeddings
 
-from langchain_toolrag.catalogue.names import bound_name
+from langchain_toolrag.catalogue.names import bound_name, hashed_name
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.directory_tools import definitions
 from langchain_toolrag.catalogue.sources.stored import StoredTool
 from langchain_toolrag.errors import EmbeddingError, ToolRAGError, UnknownToolError
 from langchain_toolrag.index.embedding import NoEmbeddings, as_embeddings
 from langchain_toolrag.index.options import IndexOptions
+from langchain_toolrag.server.answers import unforeseen
 from langchain_toolrag.server.bodies import Mode
 from langchain_toolrag.server.metrics import Metrics
 from langchain_toolrag.toolrag import ToolRAG
@@ -29,6 +30,9 @@ from langchain_toolrag.types import ToolId
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 1.0
+# Whoever searches waits no longer for a model that hangs: words answer then.
+_SEARCH_SECONDS = 5.0
+_RANK_SECONDS = 20.0  # Tools that a caller brings may all have to be embedded first.
 _CLOSEST = 3
 _ResultT = TypeVar("_ResultT")
 
@@ -56,24 +60,16 @@ class Served:
         """Whether there is nothing more to embed and the model is loaded."""
         return not self.tools or (self.rag.ready and self.rag.indexed)
 
-    def tool(self, name: str) -> StoredTool:
-        """Return the tool of an API name or id, or of a name that no other tool has.
-
-        Args:
-            name: The name a caller gave.
-
-        Returns:
-            The tool.
-
-        Raises:
-            UnknownToolError: If there is none; has the closest API names.
-        """
+    def known(self, name: str) -> StoredTool | None:
+        """Return the tool of an API name or id, or of a name no other tool has; None for none."""
+        if name in self.tools:
+            return self.tools[name]
         identity = self.ids.get(name) or self.rag.catalogue.id_of(name)
-        found = None if identity is None else self.tools.get(identity)
-        if found is None:
-            closest = difflib.get_close_matches(bound_name(name), self.ids, _CLOSEST)
-            raise UnknownToolError([name], closest, where="the request")
-        return found
+        return None if identity is None else self.tools.get(identity)
+
+    def closest(self, name: str) -> list[str]:
+        """Return the API names that are most like a name, best first; takes its time."""
+        return difflib.get_close_matches(bound_name(name), self.ids, _CLOSEST)
 
 
 class Serving:
@@ -115,6 +111,8 @@ class Serving:
         # Threads of their own: tools that are slow hold those that asyncio shares out.
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1, "toolrag-search")
         self._long_threads = ThreadPoolExecutor(1, "toolrag-rank")
+        self._word_threads = ThreadPoolExecutor(1, "toolrag-words")
+        self._warned: set[type[Exception]] = set()
         self.current = self._read()
         metrics.watch("tools", "Tools that can be found.", lambda: len(self.current.tools))
         metrics.watch("semantic", "Whether requests are embedded.", self._is_semantic)
@@ -133,9 +131,36 @@ class Serving:
         """Run what takes its time, such as a search, without blocking the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    async def in_long_thread(self, work: Callable[[], _ResultT]) -> _ResultT:
-        """Run what may take seconds, one after the other, beside the searches."""
-        return await asyncio.get_running_loop().run_in_executor(self._long_threads, work)
+    async def tool(self, served: Served, name: str) -> StoredTool:
+        """Return the tool that a caller names.
+
+        Args:
+            served: The catalogue.
+            name: Its API name or id, or a name that no other tool has.
+
+        Returns:
+            The tool.
+
+        Raises:
+            UnknownToolError: If there is none; has the closest API names.
+        """
+        found = served.known(name)
+        if found is None:
+            closest = await self.in_thread(lambda: served.closest(name))
+            raise UnknownToolError([name], closest, where="the request")
+        return found
+
+    async def search_in_time(
+        self, work: Callable[[], _ResultT], by_words: Callable[[], _ResultT]
+    ) -> _ResultT:
+        """Search in a thread; where that takes too long, return what `by_words` finds."""
+        return await self._in_time(self._threads, _SEARCH_SECONDS, work, by_words)
+
+    async def rank_in_time(
+        self, work: Callable[[], _ResultT], by_words: Callable[[], _ResultT]
+    ) -> _ResultT:
+        """Do what may take seconds, one after the other, beside the searches; as those in time."""
+        return await self._in_time(self._long_threads, _RANK_SECONDS, work, by_words)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -147,9 +172,23 @@ class Serving:
             watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watching
-            for threads in (self._threads, self._long_threads):
+            for threads in (self._threads, self._long_threads, self._word_threads):
                 threads.shutdown(wait=False, cancel_futures=True)
             self.current.rag.close()
+
+    async def _in_time(
+        self,
+        threads: ThreadPoolExecutor,
+        seconds: float,
+        work: Callable[[], _ResultT],
+        by_words: Callable[[], _ResultT],
+    ) -> _ResultT:
+        loop = asyncio.get_running_loop()
+        try:
+            return await asyncio.wait_for(loop.run_in_executor(threads, work), seconds)
+        except asyncio.TimeoutError:
+            # Other threads: a model that hangs holds all of the first.
+            return await loop.run_in_executor(self._word_threads, by_words)
 
     def _is_semantic(self) -> bool:
         return self._has_model and self.current.is_semantic
@@ -168,19 +207,26 @@ class Serving:
             on_duplicate="id",
         )
         bound = {entry.document.id: entry.document.bound_name for entry in rag.catalogue}
-        # A tool whose schema is broken is not in the catalogue and can be called all the same.
-        names = {identity: bound.get(identity) or bound_name(identity) for identity in tools}
+        names = _names(bound, tools)
         return Served(rag, tools, names, {names[i]: i for i in names}, self._seen)
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_POLL_SECONDS)
-            # Without the file, as while a directory is being copied, the old tools stay.
-            if self.directory.fingerprint() not in ("", self._seen):
-                await self._replace()
-            if not self.ready:
-                # Searching has the index load its model and embed in the background, or try again.
-                await self.in_thread(lambda: self.current.rag.find("warm up", 1))
+            try:
+                await self._look()
+            except Exception as error:  # Such as a disk that does not answer: the next look may.
+                if type(error) not in self._warned:
+                    self._warned.add(type(error))
+                    unforeseen(error, "a look for new tools")
+
+    async def _look(self) -> None:
+        # Without the file, as while a directory is being copied, the old tools stay.
+        if self.directory.fingerprint() not in ("", self._seen):
+            await self._replace()
+        if not self.ready:
+            # Searching has the index load its model and embed in the background, or try again.
+            await self.in_thread(lambda: self.current.rag.find("warm up", 1))
 
     async def _replace(self) -> None:
         """Serve the new tools; until they can be found by meaning, the old ones stay."""
@@ -197,6 +243,20 @@ class Serving:
         old, self.current = self.current, new
         old.rag.close()
         self._metrics.reloaded(failed=False)
+
+
+def _names(bound: Mapping[ToolId, str], ids: Iterable[ToolId]) -> dict[ToolId, str]:
+    """Return a name for each id: one that is not bound can be called all the same.
+
+    Such are the tools whose schema is broken; they take no name from another.
+    """
+    names, taken = dict(bound), set(bound.values())
+    for identity in ids:
+        if identity not in names:
+            name = bound_name(identity)
+            names[identity] = hashed_name(identity) if name in taken else name
+            taken.add(names[identity])
+    return names
 
 
 def _embed(rag: ToolRAG) -> None:

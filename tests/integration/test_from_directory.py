@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -221,8 +222,10 @@ class TestSessions:
         with ToolRAG.from_directory(directory.path, embeddings=embeddings) as rag:
             invoke(rag, "odd/echo", text="one")
         assert invoke(rag, "odd/echo", text="two").content == "two"
+        assert _has_thread("toolrag-calls")
         rag.close()
         assert started().count("start") == 2
+        assert not _has_thread("toolrag-calls")
 
     def test_a_server_over_http_that_was_started_anew_is_reached_again(
         self, tmp_path, odd_tools, embeddings
@@ -289,6 +292,10 @@ class TestSessions:
         while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not Path(f"/proc/{pid}").exists()
+
+
+def _has_thread(name):
+    return name in {thread.name for thread in threading.enumerate()}
 
 
 FORGETS = """

@@ -11,6 +11,7 @@ from langchain_mcp_adapters.client import MultiServerMCPClient
 from mcp_running import SCRIPT, HttpServer
 
 from langchain_toolrag import ToolRAG
+from langchain_toolrag.catalogue.sources.mcp import live
 from langchain_toolrag.catalogue.sources.mcp.client import list_mcp_tools
 from langchain_toolrag.errors import DuplicateToolError
 
@@ -88,6 +89,19 @@ class TestListing:
         assert "lists the tool 'tool_1' twice" in rag.status.unavailable["bad"]
         assert (await called(rag, "get_weather", city="delhi")).startswith("delhi: ")
 
+    async def test_one_whose_tools_cannot_be_made_leaves_the_others(self, connected, monkeypatch):
+        convert = live.convert_mcp_tool_to_langchain_tool
+
+        def converting(over, tool, *, server_name, **given):
+            if server_name == "odd":
+                raise TypeError("no such shape")
+            return convert(over, tool, server_name=server_name, **given)
+
+        monkeypatch.setattr(live, "convert_mcp_tool_to_langchain_tool", converting)
+        rag = await connected(odd=stdio(), weather=stdio(WEATHER))
+        assert len(rag.catalogue) == 6
+        assert rag.status.unavailable["odd"] == "odd: TypeError: no such shape"
+
     async def test_they_are_listed_all_at_once(self):
         slow = {"transport": "stdio", "command": sys.executable, "args": ["-c", SLOW]}
         client = MultiServerMCPClient({name: slow for name in "abcd"})
@@ -137,6 +151,18 @@ class TestChanges:
 
         assert rag.status.version == version + 1
         assert all(tool_of(rag, name) is tool for name, tool in weather.items())
+
+    async def test_one_that_is_heard_before_anyone_watches_is_told_then(self):
+        client = MultiServerMCPClient({"odd": stdio()})
+        servers, told = live.LiveServers(client, 0.01), []
+        try:
+            await servers.list_all()
+            await servers._loop.run(servers._refresh("odd"))
+            servers.watch(lambda server, tools: told.append((server, len(tools))))
+            await until(lambda: told)
+        finally:
+            await asyncio.to_thread(servers.close)
+        assert told == [("odd", 13)]
 
     async def test_tools_that_the_user_added_stay(self, connected):
         def own(x: int) -> int:

@@ -1,17 +1,23 @@
 """`toolrag ingest`, `list`, `status`, `search --data` and `call` over real MCP servers."""
 
 import json
+import os
 import shutil
 import sys
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
 import pytest
 from fakes import HashingEmbeddings
+from http_echo import echo_server
 from mcp_running import HttpServer, command, odd
 
 from langchain_toolrag import cli
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
+from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, StoredTool
 from langchain_toolrag.index import embedding
 
 pytestmark = pytest.mark.usefixtures("encoded")
@@ -109,7 +115,7 @@ class TestIngestingServers:
 
         assert status == 1
         assert "weather  +0 added  ~0 changed  -0 removed  =6 kept" in out
-        assert "kept 13 tools of odd: it did not start" in err
+        assert "kept 13 tools of odd: did not start" in err
         assert "cheese" not in Path("data/sources.json").read_text()
         assert "out of cheese" in err
         assert len(tools_of("odd")) == 13
@@ -128,7 +134,7 @@ class TestIngestingServers:
             "ingest", "mcp", "--server", server, "--out", "d", "--timeout", "1"
         )
         assert status == 1
-        assert f"kept 0 tools of a: it {'did not' if 'did not' in message else ''}" in err
+        assert "kept 0 tools of a: did not " in err
         assert message in err
 
     @pytest.mark.parametrize(
@@ -153,6 +159,14 @@ class TestIngestingServers:
     def test_annotations_and_titles_are_kept(self, toolrag, data):
         (wipe,) = (tool for tool in ToolDirectory(data).tools() if tool.name == "wipe")
         assert wipe.annotations == {"destructiveHint": True, "title": "Delete it all"}
+
+    @pytest.mark.skipif(os.name == "nt", reason="no /bin/sh")
+    def test_one_that_never_answers_is_ended_with_all_it_started(self, toolrag, tmp_path):
+        script = f"sleep 4711 & echo $! > {tmp_path}/pid; wait"
+        given = ["--server", f'a=sh -c "{script}"', "--out", "d", "--timeout", "1"]
+        assert toolrag("ingest", "mcp", *given)[0] == 1
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((tmp_path / "pid").read_text()), 0)
 
     def test_without_any_server_it_says_how_to_give_one(self, toolrag):
         status, _, err = toolrag("ingest", "mcp", "--out", "data")
@@ -187,6 +201,50 @@ class TestHeadersOverHttp:
         finally:
             server.end()
 
+    @pytest.mark.parametrize(
+        "header", ["Authorization: Bearer literal-1234", "Authorization=Bearer literal-1234"]
+    )
+    def test_a_literal_one_is_refused_and_not_shown(self, toolrag, header):
+        Path("api.json").write_text("{}")
+        status, _, err = toolrag("ingest", "openapi", "api.json", "--header", header, "--out", "d")
+        assert status == 1
+        assert "wanted NAME='${VARIABLE}'" in err
+        assert "literal-1234" not in err
+
+    def test_they_do_not_follow_a_redirect_to_another_server(self, toolrag, config):
+        with echo_server() as other, redirecting_to(other.url) as url:
+            server = {"type": "http", "url": url, "headers": {"X-Key": "literal-1234"}}
+            given = ["--config", config(odd=server), "--out", "data", "--timeout", "5"]
+            status, _, err = toolrag("ingest", "mcp", *given)
+            assert status == 1
+            assert "did not" in err
+            assert other.requests == []
+
+
+@contextmanager
+def redirecting_to(url):
+    """Yield the address of a server that sends every request to another one."""
+
+    class Redirect(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(307)
+            self.send_header("Location", f"{url}/mcp")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *arguments):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Redirect)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/mcp"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
 
 class TestIngestingPython:
     @pytest.fixture(autouse=True)
@@ -211,6 +269,16 @@ class TestIngestingPython:
         monkeypatch.chdir(tmp_path / "elsewhere")
         status, out, _ = toolrag("call", "sums/add", '{"a": 2, "b": 3}', "--data", "../data")
         assert (status, out) == (0, "5\n")
+
+    def test_a_module_of_this_folder_is_found_from_another(self, toolrag, tmp_path, monkeypatch):
+        (tmp_path / "shop").mkdir()
+        (tmp_path / "sums.py").rename(tmp_path / "shop" / "sums_of_shop.py")
+        assert toolrag("ingest", "python", "shop.sums_of_shop:ALL", "--out", "data")[0] == 0
+        for name in ("shop", "shop.sums_of_shop"):
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.chdir(tmp_path / "shop")
+        call = ("call", "sums_of_shop/add", '{"a": 2, "b": 3}', "--data", "../data")
+        assert toolrag(*call)[:2] == (0, "5\n")
 
     def test_an_error_of_the_tool_is_told(self, toolrag):
         toolrag("ingest", "python", "sums.py:ALL", "--name", "maths", "--out", "data")
@@ -248,6 +316,16 @@ class TestReadingTheDirectory:
         assert len(tools) == 19
         assert tools[0]["id"] == "odd/echo"
         assert tools[0]["parameters"]["required"] == ["text"]
+
+    def test_what_a_server_says_cannot_write_to_the_terminal(self, toolrag):
+        odd = StoredTool("a/\x1b[2J", "a", "mcp", "\x1b[2J", "Clear\x1b]0;title\x07 it.")
+        failed = Listing(StoredSource("b", "mcp", "command"), failure="\x1b[31mno")
+        ToolDirectory("d").replace([Listing(StoredSource("a", "mcp", "command"), [odd]), failed])
+        for command_line in (["list"], ["status", "--lexical"]):
+            status, out, _ = toolrag(*command_line, "--data", "d")
+            assert status == 0
+            assert "\x1b" not in out
+            assert "\x07" not in out
 
     def test_status_counts_tools_and_vectors(self, toolrag, data):
         out = toolrag("status", "--data", data)[1]
@@ -291,6 +369,26 @@ class TestCalling:
         status, out, err = toolrag("call", "odd/echo", '{"text": "hello"}', "--data", data)
         assert (status, out, err) == (0, "hello\n", "")
 
+    def test_two_ids_of_one_name_are_told_apart_as_in_a_search(self, toolrag):
+        Path("own.py").write_text(
+            "def said(): 'Say one.'; return 'one'\n"
+            "def also(): 'Say two.'; return 'two'\n"
+            "also.__name__ = 'x__said'\nONE, TWO = [said], [also]\n"
+        )
+        for location, name in (("own.py:ONE", "a.x"), ("own.py:TWO", "a")):
+            given = ["--name", name, "--out", "d", "--lexical"]
+            assert toolrag("ingest", "python", location, *given)[0] == 0
+        names = {}
+        for words in ("say one", "say two"):
+            found = toolrag("search", words, "--data", "d", "--lexical", "--json")[1]
+            names.update({tool["id"]: tool["name"] for tool in json.loads(found)["tools"]})
+        assert set(names) == {"a.x/said", "a/x__said"}
+        assert len(set(names.values())) == 2
+        for identity, name in names.items():
+            by_id = toolrag("call", identity, "--data", "d")
+            assert by_id[0] == 0
+            assert toolrag("call", name, "--data", "d") == by_id
+
     def test_an_id_may_be_given_as_a_model_sees_it(self, toolrag, data):
         assert toolrag("call", "odd__echo", '{"text": "hello"}', "--data", data)[0] == 0
 
@@ -313,6 +411,7 @@ class TestCalling:
                 "not JSON: Expecting ',' delimiter at line 1, column 13",
             ),
             (["odd/echo", "[1]"], "wanted a JSON object, found [1]"),
+            (["odd/echo", '{"text": NaN}'], "NaN is no JSON number"),
         ],
     )
     def test_any_other_outcome_is_an_error(self, toolrag, data, given, message):

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import pytest
 from fake_model import ScriptedModel, call, says
-from fakes import make_tool
+from fakes import HashingEmbeddings, make_tool
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AnyMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph

@@ -60,6 +60,27 @@ services = Services(sys.argv[1], ServerOptions(port=port), embeddings=NamedEmbed
 (run_http if port else run_stdio)(services)
 """
 
+SERVE_AND_LOG = """
+import logging, sys
+from langchain_toolrag.cli import main
+from langchain_toolrag.server import run
+
+def log(services):
+    logging.warning("what a caller sent")
+    logging.getLogger("mcp.server").warning("what a caller sent")
+    logging.getLogger("langchain_toolrag.server").warning("told")
+
+run.run_stdio = log
+main(["serve", "--data", sys.argv[1], "--stdio", "--lexical"])
+"""
+
+HELLO = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "test", "version": "1"},
+}
+FIND = {"name": "search_tools", "arguments": {"query": "weather"}}
+
 
 def make_directory(folder):
     module = folder / "kitchen.py"
@@ -229,6 +250,31 @@ class TestMCP:
         headers = {"Content-Type": "application/json"}
         answer = httpx.request(method, f"{server.url}/mcp", headers=headers)
         assert answer.status_code == 405
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_a_signal_ends_stdio_in_order_while_no_line_comes(self, directory, number):
+        asked = [
+            {"id": 0, "method": "initialize", "params": HELLO},
+            {"method": "notifications/initialized"},
+            {"id": 1, "method": "tools/call", "params": FIND},
+        ]
+        with subprocess.Popen(
+            command(directory, 0), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            for each in asked:
+                process.stdin.write(json.dumps({"jsonrpc": "2.0", **each}) + "\n")
+                process.stdin.flush()
+            answers = [json.loads(process.stdout.readline())["id"] for _ in range(2)]
+            process.send_signal(number)
+            status = process.wait(LIMIT_SECONDS)
+
+        assert (answers, status) == ([0, 1], 0)
+        assert [line["type"] for line in logged(directory)] == ["search"]
+
+    def test_what_the_sdk_says_of_what_callers_send_is_not_shown(self, directory):
+        arguments = [sys.executable, "-c", SERVE_AND_LOG, str(directory)]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+        assert done.stderr == "toolrag: told\n"
 
 
 class TestManyClients:

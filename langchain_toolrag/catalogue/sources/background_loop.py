@@ -42,7 +42,8 @@ class BackgroundLoop:
         Returns:
             Its result; cancelling that cancels the coroutine.
         """
-        return asyncio.run_coroutine_threadsafe(coroutine, self._running())
+        with self._turn:  # A loop that is being stopped would never begin it.
+            return asyncio.run_coroutine_threadsafe(coroutine, self._running())
 
     def wait(self, coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
         """Run a coroutine and block until it is done; not to be called on the loop itself."""
@@ -54,30 +55,29 @@ class BackgroundLoop:
 
     def close(self) -> None:
         """Cancel what is running and end the thread; a later coroutine starts another."""
-        with self._starting:
+        with self._turn:
             loop, thread = self._loop, self._thread
             self._loop, self._thread = None, None
-        if loop is None or thread is None:
-            return
-        loop.call_soon_threadsafe(loop.stop)
+            if loop is None or thread is None:
+                return
+            loop.call_soon_threadsafe(loop.stop)
         if thread is not threading.current_thread():
             thread.join(_JOIN_SECONDS)
 
     def after_fork(self) -> None:
         """Forget the loop, whose thread is the parent process's."""
-        self._starting = threading.Lock()
+        self._turn = threading.Lock()
         self._loop = None
         self._thread = None
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        with self._starting:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_run, args=[self._loop], name=self._name, daemon=True
-                )
-                self._thread.start()
-            return self._loop
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=_run, args=[self._loop], name=self._name, daemon=True
+            )
+            self._thread.start()
+        return self._loop
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

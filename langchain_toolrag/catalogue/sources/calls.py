@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
+import logging
 import os
+import threading
+import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -38,10 +42,13 @@ from langchain_toolrag.fork import reset_after_fork
 if TYPE_CHECKING:
     import httpx
 
+logger = logging.getLogger(__name__)
+
 MOST_BYTES = 1_000_000
 """How much of a result is kept, in bytes."""
 
 _CLOSE_SECONDS = 15
+_CLOSED = "the calls were closed before the answer came; it may have been carried out or not"
 
 
 class SourceCalls:
@@ -104,13 +111,19 @@ class SourceCalls:
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """End all sessions; a later call opens new ones."""
-        if self._sessions or self._client is not None:
-            self._loop.wait(self._end())
-        self._loop.close()
+        """End all sessions; a later call opens new ones. Calls that are under way fail."""
+        with self._closing:
+            if self._sessions or self._client is not None:
+                self._loop.wait(self._end())
+            self._loop.close()
 
     def after_fork(self) -> None:
         """Forget sessions, which are the parent process's."""
+        self._closing = threading.Lock()
+        self._importing = threading.Lock()
+        self._forget()
+
+    def _forget(self) -> None:
         self._sessions: dict[str, tuple[StoredSource, KeptSession]] = {}
         self._client: httpx.AsyncClient | None = None
 
@@ -125,6 +138,13 @@ class SourceCalls:
                 result = await self._call_python(source, tool, arguments)
         except ToolRAGError as error:
             return CallResult("tool_error", str(error))
+        except asyncio.CancelledError:  # By `close`, or by a caller who does not see the result.
+            return CallResult("tool_error", f"{tool.id}: {_CLOSED}")
+        # A library may raise anything, in words that may hold a key.
+        except Exception as error:
+            problem, where = type(error).__name__, traceback.format_tb(error.__traceback__)
+            logger.error("the call of %s failed with %s\n%s", tool.id, problem, "".join(where))
+            return CallResult("tool_error", f"{tool.id}: the call failed ({problem})")
         return _capped(result, self._most_bytes)
 
     def _source(self, name: str) -> StoredSource:
@@ -203,22 +223,32 @@ class SourceCalls:
     async def _call_python(
         self, source: StoredSource, tool: StoredTool, arguments: Mapping[str, Any]
     ) -> CallResult:
-        if source.origin not in self._modules:
-            self._modules[source.origin] = await asyncio.to_thread(own_tools, source)
-        own = self._modules[source.origin].get(tool.name)
+        own = (await asyncio.to_thread(self._module, source)).get(tool.name)
         if own is None:
             raise SourceError(source.origin, f"has no tool {tool.name!r} any more: ingest it again")
+        # Not `wait_for`, whose error a tool can raise itself.
+        running = asyncio.ensure_future(_answer(own, arguments))
         try:
-            return await asyncio.wait_for(_answer(own, arguments), self._timeout)
-        except asyncio.TimeoutError:
+            done, _ = await asyncio.wait({running}, timeout=self._timeout)
+            if done:
+                return running.result()
             return CallResult("timeout", f"{tool.id}: no answer within {self._timeout:g} seconds")
         # The user's tool may raise anything.
         except Exception as error:
             return CallResult("tool_error", f"{tool.id}: {type(error).__name__}: {error}")
+        finally:
+            running.cancel()
+
+    def _module(self, source: StoredSource) -> dict[str, BaseTool]:
+        """Return the tools of a module, which is imported once."""
+        with self._importing:
+            if source.origin not in self._modules:
+                self._modules[source.origin] = own_tools(source)
+            return self._modules[source.origin]
 
     async def _end(self) -> None:
         sessions, client = list(self._sessions.values()), self._client
-        self.after_fork()
+        self._forget()
         closing = [asyncio.ensure_future(session.close()) for _, session in sessions]
         if closing:  # One that is being opened is cancelled with the loop.
             await asyncio.wait(closing, timeout=_CLOSE_SECONDS)
@@ -274,9 +304,19 @@ def _size(base64: str) -> int:
 
 def _capped(result: CallResult, most_bytes: int) -> CallResult:
     """Cut what is too long; the structured form is left out then, as half of it is no JSON."""
+    if not _is_json_within(most_bytes, result.structured):
+        result = replace(result, structured=None)
     written = result.content.encode("utf-8", "replace")
     if len(written) <= most_bytes:
         return result
     kept = written[:most_bytes].decode("utf-8", "ignore")
     note = f"\n[cut: {len(written):,} bytes, {most_bytes:,} are kept]"
     return replace(result, content=kept + note, structured=None)
+
+
+def _is_json_within(most_bytes: int, structured: Any) -> bool:
+    """Whether it is JSON and not too long; the artifact of a tool of a module can be anything."""
+    try:
+        return structured is None or len(json.dumps(structured)) <= most_bytes
+    except (TypeError, ValueError, RecursionError):
+        return False

@@ -116,7 +116,8 @@ class ToolDirectory:
 
         Raises:
             SourceError: If a source is listed twice, lists a name twice, or has the name of one of
-                another kind; if the directory cannot be read or written. Nothing is changed then.
+                another kind; if the directory cannot be read or written, or is somebody else's.
+                The tools stay as they were then.
         """
         _check(listings)
         if dry_run:
@@ -130,7 +131,7 @@ class ToolDirectory:
         self, listings: Sequence[Listing]
     ) -> tuple[dict[str, Changes], dict[str, StoredSource], dict[str, list[StoredTool]]]:
         """Return what changes, the sources then, and their tools then."""
-        sources = self._read_sources() if self._sources.exists() else {}
+        sources = self._read_sources() if self._is_ours() else {}
         tools: dict[str, list[StoredTool]] = {name: [] for name in sources}
         for tool in self._read_tools() if sources else []:
             tools.setdefault(tool.source, []).append(tool)
@@ -144,6 +145,19 @@ class ToolDirectory:
             sources[name] = _noted(listing, sources.get(name))
             tools[name] = new
         return changes, sources, tools
+
+    def _is_ours(self) -> bool:
+        """Return whether tools were ingested here; a `tools.jsonl` of something else is no place.
+
+        An ingest that is killed leaves `sources.json` alone, never `tools.jsonl` alone.
+        """
+        if not self._sources.exists() and self._tools.exists():
+            raise SourceError(
+                str(self._tools),
+                "is there without the sources.json that an ingest writes beside it, and would be "
+                "lost: move it away, or ingest into another directory",
+            )
+        return self._sources.exists()
 
     def _read_sources(self) -> dict[str, StoredSource]:
         value = read_json(self._sources)
@@ -177,10 +191,11 @@ class ToolDirectory:
         self, sources: Mapping[str, StoredSource], tools: Mapping[str, Sequence[StoredTool]]
     ) -> None:
         described = {name: as_json(source) for name, source in sources.items()}
-        content = {"version": VERSION, "sources": described}
-        written = b"".join(_line(as_json(tool)) for each in tools.values() for tool in each)
+        content = _encoded({"version": VERSION, "sources": described}, indent=1)
+        listed = [as_json(tool) for each in tools.values() for tool in each]
+        written = b"".join(_encoded(tool) + b"\n" for tool in listed)
         try:
-            write_whole(self._sources, json.dumps(content, ensure_ascii=False, indent=1).encode())
+            write_whole(self._sources, content)
             # A file that is not replaced keeps its fingerprint: nobody need read it again.
             if not self._tools.exists() or self._tools.read_bytes() != written:
                 write_whole(self._tools, written)
@@ -194,8 +209,9 @@ class ToolDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.path / ".lock", timeout=_PATIENCE)
             with lock:
-                for part in self.path.glob(".*.json*.*"):
-                    part.unlink(missing_ok=True)
+                for file in (self._sources, self._tools):
+                    for part in self.path.glob(f".{file.name}.*"):
+                        part.unlink(missing_ok=True)
                 yield
         except Timeout as error:
             problem = f"another ingest has held its lock for {_PATIENCE} seconds"
@@ -267,8 +283,8 @@ def _source(name: str, value: Any, place: str) -> StoredSource:
         raise SourceError(place, f"{name!r} is no source: {error}") from error
 
 
-def _line(value: Mapping[str, Any]) -> bytes:
+def _encoded(value: Mapping[str, Any], indent: int | None = None) -> bytes:
     try:
-        return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+        return json.dumps(value, ensure_ascii=False, indent=indent).encode()
     except UnicodeEncodeError:  # A lone surrogate, which JSON can hold and UTF-8 cannot.
-        return json.dumps(value).encode() + b"\n"
+        return json.dumps(value, indent=indent).encode()

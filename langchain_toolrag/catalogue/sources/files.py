@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import sys
@@ -16,13 +17,14 @@ from langchain_toolrag.types import Tool
 _KEY = "tools"  # What MCP's tools/list and most dumps call their list.
 
 
-def read_tools(source: str) -> list[Tool]:
+def read_tools(source: str, *, folder: Path | None = None) -> list[Tool]:
     """Read tools from where a user points.
 
     Args:
         source: A `.json` file (a list of definitions, or an object with `tools`), a `.jsonl` file
             (a definition a line), `file.py:ATTRIBUTE` or `module:attribute` (a list of tools, or a
             mapping of names to tools). Definitions are OpenAI's, MCP's, or this project's own.
+        folder: Where a module may be that is not installed; None for the current folder.
 
     Returns:
         The tools, in order.
@@ -38,7 +40,7 @@ def read_tools(source: str) -> list[Tool]:
         raise SourceError(
             source, "wanted a .json or .jsonl file, file.py:ATTRIBUTE or module:attribute"
         )
-    return _from_attribute(source, _module(location), attribute)
+    return _from_attribute(source, _module(location, folder or Path.cwd()), attribute)
 
 
 def _from_file(path: Path) -> list[Tool]:
@@ -61,10 +63,11 @@ def _definition(value: object, source: str, line: int | None) -> Tool:
     return value
 
 
-def _module(location: str) -> ModuleType:
+def _module(location: str, folder: Path) -> ModuleType:
     """Import a file or a dotted module; a file may import its neighbours."""
     path = Path(location)
-    folder = path.resolve().parent if path.suffix == ".py" else Path.cwd()
+    if path.suffix == ".py":
+        folder = path.resolve().parent
     sys.path.insert(0, str(folder))
     try:
         if path.suffix != ".py":
@@ -81,18 +84,25 @@ def _module(location: str) -> ModuleType:
 
 
 def _module_of_file(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    # Under its own name it could take the place of a module that others import.
+    digest = hashlib.sha256(str(path.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    name = f"{path.stem}_{digest}"
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise FileNotFoundError(f"no file {path}")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # Dataclasses and pydantic look their module up.
-    spec.loader.exec_module(module)
+    sys.modules[name] = module  # Dataclasses and pydantic look their module up.
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module
 
 
 def _from_attribute(source: str, module: ModuleType, attribute: str) -> list[Tool]:
     if not hasattr(module, attribute):
-        raise SourceError(source, f"{module.__name__} has no attribute {attribute!r}")
+        raise SourceError(source, f"has no attribute {attribute!r}")
     value = getattr(module, attribute)
     if isinstance(value, Mapping):
         return list(value.values())

@@ -11,8 +11,12 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_toolrag.catalogue.catalogue import Entry, build_catalogue
 from langchain_toolrag.catalogue.sources.directory import now, repeated
 from langchain_toolrag.catalogue.sources.files import read_tools
-from langchain_toolrag.catalogue.sources.mcp.connections import checked_name
-from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, StoredTool
+from langchain_toolrag.catalogue.sources.stored import (
+    Listing,
+    StoredSource,
+    StoredTool,
+    checked_name,
+)
 from langchain_toolrag.errors import SourceError
 
 _HINT = "anthropic/searchHint"  # Where MCP tools have it, too.
@@ -33,20 +37,26 @@ def read_python(location: str, *, name: str | None = None) -> Listing:
         InvalidToolError: If something is no tool.
     """
     source = checked_name(name or _own_name(location), location)
-    entries = [entry for entry in _entries(location) if entry.runnable is not None]
+    entries = [entry for entry in _entries(location, None) if entry.runnable is not None]
     if not entries:
         raise SourceError(location, "holds no tool that can be run")
     twice = repeated([entry.document.name for entry in entries])
     if twice is not None:
         raise SourceError(location, f"has two tools named {twice!r}: rename one")
     tools = [_stored(entry, source) for entry in entries]
-    origin = _anywhere(location)
-    described = StoredSource(source, "python", origin, listed_at=now(), tools=len(tools))
+    described = StoredSource(
+        source,
+        "python",
+        _anywhere(location),
+        connection={"folder": str(Path.cwd())},
+        listed_at=now(),
+        tools=len(tools),
+    )
     return Listing(described, tools)
 
 
 def own_tools(source: StoredSource) -> dict[str, BaseTool]:
-    """Import the tools of a source.
+    """Import the tools of a source, from the folder it was listed in if it is not installed.
 
     Args:
         source: The source.
@@ -60,13 +70,14 @@ def own_tools(source: StoredSource) -> dict[str, BaseTool]:
     """
     return {
         entry.document.name: entry.runnable.model_copy(update={"name": entry.document.name})
-        for entry in _entries(source.origin)
+        for entry in _entries(source.origin, source.connection.get("folder"))
         if entry.runnable is not None
     }
 
 
-def _entries(location: str) -> list[Entry]:
-    return list(build_catalogue(read_tools(location), on_duplicate="prefix"))
+def _entries(location: str, folder: str | None) -> list[Entry]:
+    tools = read_tools(location, folder=Path(folder) if folder else None)
+    return list(build_catalogue(tools, on_duplicate="prefix"))
 
 
 def _anywhere(location: str) -> str:

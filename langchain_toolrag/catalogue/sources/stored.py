@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from langchain_toolrag.errors import SourceError
 from langchain_toolrag.types import ToolId
+from langchain_toolrag.usage.records import Outcome
 
 Kind: TypeAlias = Literal["mcp", "openapi", "python"]
 """What a source is: an MCP server, an OpenAPI document, or tools of a Python module."""
-
-Outcome: TypeAlias = Literal["ok", "tool_error", "refused", "timeout"]
-"""How a call went; one that is refused was not sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ class CallResult:
     Attributes:
         outcome: How it went.
         content: What the tool says, or what went wrong, as text.
-        structured: The same as JSON, where the tool gives it.
+        structured: The same as JSON, where the tool gives it and it is not too long.
         status: The HTTP status of an operation; None for others.
     """
 
@@ -101,3 +100,23 @@ class CallResult:
     content: str
     structured: Any = None
     status: int | None = None
+
+
+def checked_name(name: str, where: str) -> str:
+    """Return the name of a source.
+
+    Args:
+        name: The name.
+        where: What gave it, for the message.
+
+    Returns:
+        The same name.
+
+    Raises:
+        SourceError: If it is empty, has spaces around it or a slash or control character in it.
+    """
+    if not name or name != name.strip() or "/" in name or not name.isprintable():
+        raise SourceError(
+            where, f"a source cannot be named {name!r}: a tool's id is SOURCE/NAME, give it a word"
+        )
+    return name

@@ -73,6 +73,22 @@ class TestWhatIsWritten:
         assert directory.tools() == [odd, tool("a/備")]
         assert "備" in (directory.path / "tools.jsonl").read_text(encoding="utf-8")
 
+    def test_so_do_paths_that_are_not_utf_8(self, directory):
+        directory.replace([listing("a", config="/home/caf\udce9/mcp.json")])
+
+        assert directory.sources()["a"].config == "/home/caf\udce9/mcp.json"
+
+    def test_other_files_of_the_folder_stay(self, directory):
+        directory.path.mkdir()
+        theirs = directory.path / ".claude.json.backup"
+        half_written = directory.path / ".tools.jsonl.4711"
+        theirs.touch()
+        half_written.touch()
+        directory.replace([listing("a", tool("a/x"))])
+
+        assert theirs.exists()
+        assert not half_written.exists()
+
     def test_the_sources_say_which_version_they_are(self, filled):
         assert json.loads((filled.path / "sources.json").read_text())["version"] == 1
 
@@ -200,6 +216,14 @@ class TestWhatIsRefused:
         (filled.path / "sources.json").write_text('{"version": 1, "sources": {"a": {"name": 1}}}')
         with pytest.raises(SourceError, match="'a' is no source"):
             filled.sources()
+
+    def test_somebody_elses_file_of_tools(self, directory):
+        directory.path.mkdir()
+        (directory.path / "tools.jsonl").write_text('{"name": "mine"}\n')
+        for dry_run in (True, False):
+            with pytest.raises(SourceError, match=r"without the sources\.json .* move it away"):
+                directory.replace([listing("a", tool("a/x"))], dry_run=dry_run)
+        assert (directory.path / "tools.jsonl").read_text() == '{"name": "mine"}\n'
 
     def test_a_directory_that_cannot_be_written(self, tmp_path):
         (tmp_path / "file").write_text("")

@@ -134,6 +134,21 @@ class TestSecrets:
         assert web["url"] == SECRETIVE["web"]["url"]
         assert web["headers"] == {"Authorization": f"Bearer {SECRET}", "X-Key": "three"}
 
+    def test_an_address_whose_path_holds_a_key_is_stored_without(self, config):
+        url = "https://hooks.example/api/mcp/s/ZjA4NmQ5YzQtMDk2OC00/mcp"
+        path = config({"web": {"url": url}})
+        (source,) = configured_sources(path)
+
+        assert source.origin == "https://hooks.example/api/mcp/s/***/mcp"
+        assert "ZjA4" not in str(source)
+        assert connection_of(source, {})["url"] == url
+
+    def test_an_address_that_is_none_is_an_error_that_shows_no_password(self, config):
+        path = config({"web": {"url": f"http://me:{SECRET}@[::1/mcp?key={SECRET}"}})
+        with pytest.raises(SourceError, match=r"http://\[::1/mcp: is no URL") as caught:
+            configured_sources(path)
+        assert SECRET not in str(caught.value)
+
     def test_a_configuration_that_lost_the_server_is_an_error_that_names_both(self, config):
         (source,) = configured_sources(config({"a": {"command": "x"}}))
         path = config({"b": {"command": "x"}})
@@ -195,10 +210,31 @@ class TestACommandLine:
         assert "${KEY}" in source.connection["url"]
         assert connection_of(source, {"KEY": "k"})["url"].endswith("?key=k")
 
-    @pytest.mark.parametrize("text", ["", "git", "git=", "=command", "a/b=command", " =x"])
+    @pytest.mark.parametrize(
+        "text", ["", "git", "git=", "=command", "a/b=command", " =x", "a=http://[x"]
+    )
     def test_anything_else_is_an_error(self, text):
         with pytest.raises(SourceError):
             given_source(text)
+
+    @pytest.mark.parametrize("text", [f"npx server --key={SECRET}", f"--api-key={SECRET}"])
+    def test_a_command_without_a_name_is_not_taken_for_one(self, text):
+        with pytest.raises(SourceError, match='wanted NAME="COMMAND ARGUMENTS"') as caught:
+            given_source(text)
+        assert SECRET not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            "python -m http.server 8000",
+            "npx -y @scope/server-sequential-thinking --header X-Team:red",
+            "docker run -v /a:/b image:latest",
+            "https://host/v1/projects/my-project-number-12345/mcp?user=me",
+            "uvx mcp-server-time --local-timezone=Europe/Berlin",
+        ],
+    )
+    def test_what_is_no_secret_is_taken(self, given):
+        assert given_source(f"a={given}").origin == given
 
     def test_a_quote_that_does_not_close_is_an_error(self):
         with pytest.raises(SourceError, match="git: the command cannot be read: No closing"):
@@ -213,6 +249,8 @@ class TestACommandLine:
             f"a=server postgresql://me:{SECRET}@host/db",
             f"a=https://me:{SECRET}@host/mcp",
             f"a=https://host/mcp?api_key={SECRET}",
+            f"a=npx mcp-remote https://host --header 'Authorization: Bearer {SECRET}'",
+            f"a=curl -H X-Api-Key:{SECRET}",
         ],
     )
     def test_what_looks_like_a_secret_is_refused_and_not_shown(self, text):
@@ -220,3 +258,16 @@ class TestACommandLine:
             given_source(text)
         assert SECRET not in str(caught.value)
         given_source(text.replace(SECRET, "${SECRET}"))
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            "ghp_0123456789abcdefABCDEF",
+            "https://host/mcp/3f2a9c1e-77aa-4b0c-9d21-00aa11bb22cc",
+            "https://host/mcp?for=sk-0123456789abcdef",
+        ],
+    )
+    def test_so_is_what_looks_like_a_key_wherever_it_stands(self, key):
+        with pytest.raises(SourceError, match="looks like a secret") as caught:
+            given_source(f"a=server {key}")
+        assert key not in str(caught.value)

@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 
@@ -97,3 +98,24 @@ def test_what_is_not_there_is_an_error_that_says_so(source, problem):
 def test_a_module_that_fails_at_import_is_an_error_with_its_reason(write):
     with pytest.raises(SourceError, match="ZeroDivisionError"):
         read_tools(f"{write('failing_tools.py', '1 / 0')}:TOOLS")
+
+
+def test_a_file_does_not_take_the_place_of_a_module_of_its_name(write):
+    source = write("json.py", "import json\nTOOLS = [print]")
+    assert read_tools(f"{source}:TOOLS") == [print]
+    assert sys.modules["json"] is json
+
+
+def test_two_files_of_one_name_are_two_modules(write, tmp_path):
+    (tmp_path / "other").mkdir()
+    code = "from dataclasses import dataclass\n@dataclass\nclass {0}: x: 'int'\nTOOLS = [{0}]"
+    sources = [write("own.py", code.format("A")), write("other/own.py", code.format("B"))]
+    first, second = (read_tools(f"{source}:TOOLS")[0] for source in sources)
+    assert [sys.modules[each.__module__].TOOLS for each in (first, second)] == [[first], [second]]
+
+
+def test_a_module_that_fails_at_import_is_not_left_half_made(write):
+    before = set(sys.modules)
+    with pytest.raises(SourceError):
+        read_tools(f"{write('half_made_tools.py', 'TOOLS = []; 1 / 0')}:TOOLS")
+    assert not [name for name in set(sys.modules) - before if "half_made" in name]

@@ -1,5 +1,6 @@
 import json
 import logging
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ import pytest
 import yaml
 from http_echo import echo_server
 
+from langchain_toolrag.catalogue.sources.openapi import document as openapi_document
 from langchain_toolrag.catalogue.sources.openapi.listing import read_openapi
 from langchain_toolrag.errors import SourceError
 
@@ -318,6 +320,17 @@ def test_a_document_at_a_url_is_fetched_and_its_relative_server_joined():
     assert source.connection["address_given"] is True
 
 
+def test_a_public_host_is_not_trusted_to_lead_to_a_private_address_later(monkeypatch):
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda *given, **more: [(0, 0, 0, "", ("8.8.8.8", 0))]
+    )
+    content = json.dumps(document({"/a": {"get": {}}}, servers=[]))
+    monkeypatch.setattr(openapi_document, "_fetched", lambda url: content)
+    source = read_openapi("http://api.example/openapi.json").source
+    assert source.base_url == "http://api.example"
+    assert source.connection["address_given"] is False
+
+
 def test_a_document_at_a_url_without_servers_means_its_own_host():
     with served(document({"/a": {"get": {}}}, servers=[])) as url:
         assert read_openapi(f"{url}/docs/openapi.json").source.base_url == url
@@ -404,10 +417,62 @@ def test_a_source_is_named_by_its_user_its_file_or_its_title(read, filename, opt
     assert listing.tools[0].id == f"{name}/get_a"
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a b"])
+@pytest.mark.parametrize("name", ["", "a/b", " a", "a\nb"])
 def test_a_name_that_would_break_ids_is_an_error(read, name):
-    with pytest.raises(SourceError, match="wanted one without spaces and slashes"):
+    with pytest.raises(SourceError, match="a source cannot be named"):
         read(document({"/a": {"get": {}}}), name=name)
+
+
+@pytest.mark.parametrize(
+    ("location", "message"),
+    [
+        ("http://[::1", "is no URL"),
+        ("http://a..b/openapi.json", "cannot be fetched"),
+        ("http://", "cannot be fetched"),
+    ],
+)
+def test_an_address_that_is_none_is_an_error(location, message):
+    with pytest.raises(SourceError, match=message):
+        read_openapi(location)
+
+
+@pytest.mark.parametrize("host", ["[::1", "host:99999"])
+def test_a_base_url_that_is_none_is_an_error_that_shows_no_password(read, host):
+    with pytest.raises(SourceError, match="the server is no URL") as caught:
+        read(document({"/a": {"get": {}}}), base_url=f"https://me:hunter2secret@{host}/")
+    assert "hunter2secret" not in str(caught.value)
+
+
+def in_yaml(default, before=""):
+    """Return a document whose one argument has this default."""
+    query = f"{{name: q, in: query, schema: {{type: array, default: {default}}}}}"
+    return (
+        "openapi: 3.1.0\ninfo: {title: t, version: '1'}\nservers: [{url: 'https://a.example'}]\n"
+        f"{before}paths: {{/x: {{get: {{parameters: [{query}]}}}}}}"
+    )
+
+
+def test_an_alias_stands_for_its_value(read):
+    listing = read(in_yaml("[*one, *one]", "x-one: &one {a: 1}\n"), "a.yaml")
+    assert listing.tools[0].parameters["properties"]["q"]["default"] == [{"a": 1}, {"a": 1}]
+
+
+def test_aliases_that_grow_without_bound_are_refused_before_they_do(read):
+    levels = ["x-0: &a0 [x, x, x, x, x, x, x, x, x]\n"]
+    levels += [f"x-{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)]
+    with pytest.raises(SourceError, match="its aliases"):
+        read(in_yaml("*a9", "".join(levels)), "a.yaml")
+
+
+def test_so_are_those_that_hold_themselves(read):
+    with pytest.raises(SourceError, match="its aliases"):
+        read(in_yaml("&a [*a]"), "a.yaml")
+
+
+@pytest.mark.parametrize("value", ["!!binary aGVsbG8=", "!!set {a, b}", "!!timestamp 2020-01-01"])
+def test_what_json_does_not_have_is_an_error_that_names_the_line(read, value):
+    with pytest.raises(SourceError, match=r"line 4: .*could not determine a constructor"):
+        read(in_yaml(value), "a.yaml")
 
 
 def test_yaml_and_json_of_one_document_read_alike(read):

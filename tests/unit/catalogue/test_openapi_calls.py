@@ -458,3 +458,9 @@ async def test_one_clients_calls_share_no_cookies(call, server):
         client.cookies.set("sid", "of someone else", domain="127.0.0.1")
         await call(client=client)
     assert "Cookie" not in server.requests[0][2]
+
+
+async def test_a_host_that_no_server_can_have_is_an_error(call):
+    result = await call(connection={}, base_url=f"https://{'a' * 70}.example")
+    assert result.outcome == "tool_error"
+    assert "could not be reached" in result.content

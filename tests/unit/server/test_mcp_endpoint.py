@@ -1,14 +1,21 @@
 """The SDK's own client, connected in memory."""
 
+import asyncio
 import json
 
 import pytest
 from fakes import NamedEmbeddings
 from mcp.shared.memory import create_connected_server_and_client_session as connected
+from mcp.types import CallToolRequest, CallToolRequestParams
+from starlette.testclient import TestClient
 
+from langchain_toolrag.catalogue.sources.stored import CallResult
+from langchain_toolrag.server import app
 from langchain_toolrag.server.mcp_endpoint import mcp_server
 from langchain_toolrag.server.options import ServerOptions
 from langchain_toolrag.server.services import Services
+
+SECRET = "s3cret-of-the-server"
 
 
 @pytest.fixture
@@ -110,3 +117,90 @@ async def test_what_may_not_be_written_is_refused(ask):
 async def test_what_is_no_call_is_an_error(ask, name, arguments):
     _, result = await ask(name, **arguments)
     assert result.isError
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("search_tools", {"query": "select:\ud800"}),
+        ("search_tools", {"query": "\ud800 weather"}),
+        ("call_tool", {"name": "home__get_weather", "arguments": {"city": "\ud800"}}),
+        ("call_tool", {"name": "\ud800", "arguments": {}}),
+    ],
+)
+async def test_half_a_character_ends_no_session(services, tool, arguments):
+    handler = mcp_server(services).request_handlers[CallToolRequest]
+    params = CallToolRequestParams(name=tool, arguments=arguments)
+    async with services.running():
+        result = await handler(CallToolRequest(params=params))
+
+    assert result.model_dump_json()  # What cannot be written ends a server over stdio.
+
+
+async def test_half_a_character_is_no_failure_of_the_model(services):
+    handler = mcp_server(services).request_handlers[CallToolRequest]
+    params = CallToolRequestParams(name="search_tools", arguments={"query": "\ud800 in the city"})
+    async with services.running():
+        while services.serving.mode == "lexical":
+            await asyncio.sleep(0.01)
+        result = await handler(CallToolRequest(params=params))
+
+    assert "note" not in json.loads(result.root.content[0].text)
+
+
+@pytest.mark.parametrize("nested", [5, 1_000])
+async def test_a_result_that_is_nested_too_deeply_is_told_as_text_alone(
+    services, nested, monkeypatch
+):
+    deep = {}
+    for _ in range(nested):
+        deep = {"a": deep}
+
+    class Calls:
+        async def call(self, tool, arguments):
+            return CallResult("ok", "deep", deep)
+
+        async def aclose(self):
+            pass
+
+    monkeypatch.setattr(services, "_open_calls", Calls)
+    async with services.running(), connected(mcp_server(services)) as session:
+        asked = {"name": "home__get_weather", "arguments": {}}
+        result = await session.call_tool("call_tool", asked)
+
+    assert result.content[0].text == "deep"
+    assert (result.structuredContent is None) == (nested > 100)
+
+
+async def test_a_number_of_results_may_be_written_with_a_point(ask):
+    text, _ = await ask("search_tools", query="home", max_results=2.0)
+    assert len(json.loads(text)["tools"]) == 2
+
+
+async def test_an_unforeseen_error_tells_nothing_of_the_inside(services, monkeypatch, caplog):
+    def broken(query, k):
+        raise RuntimeError(SECRET)
+
+    monkeypatch.setattr(services.serving.current.rag, "find", broken)
+    async with services.running(), connected(mcp_server(services)) as session:
+        result = await session.call_tool("search_tools", {"query": "weather"})
+
+    assert result.isError
+    assert result.content[0].text == "the server failed; its log says why"
+    assert "RuntimeError at search_tools" in caplog.text
+    assert SECRET not in caplog.text
+
+
+def test_an_endpoint_that_cannot_be_made_is_an_error_and_keeps_nobody_waiting(
+    services, monkeypatch
+):
+    def missing(services):
+        raise ImportError("No module named 'mcp'")
+
+    monkeypatch.setattr(app, "_endpoint", missing)
+    client = TestClient(
+        app.create_app(services), base_url="http://127.0.0.1", raise_server_exceptions=False
+    )
+    with client:
+        assert client.post("/mcp", json={}).status_code == 500
+        assert client.post("/v1/search", json={"query": "weather"}).status_code == 200

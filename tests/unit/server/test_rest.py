@@ -1,10 +1,18 @@
+import asyncio
 import json
+import threading
+import time
 
 import pytest
-from fakes import BrokenEmbeddings
+from fakes import BrokenEmbeddings, NamedEmbeddings
+from jsonschema import Draft202012Validator
 
 from langchain_toolrag.index.embedding import NoEmbeddings
+from langchain_toolrag.server import serving
+from langchain_toolrag.server.calling import call
 from langchain_toolrag.server.openapi import document
+from langchain_toolrag.server.options import ServerOptions
+from langchain_toolrag.server.services import Services
 
 MCP_TOOL = {
     "name": "get_weather",
@@ -15,6 +23,35 @@ OPENAI_TOOL = {
     "type": "function",
     "function": {"name": "send_email", "description": "Sends an email to somebody"},
 }
+
+
+class HangingEmbeddings(NamedEmbeddings):
+    """Gives no vectors any more, once it `hangs`."""
+
+    def __init__(self):
+        super().__init__()
+        self.hangs = False
+        self.may_go_on = threading.Event()
+
+    def embed_documents(self, texts):
+        self._hang()
+        return super().embed_documents(texts)
+
+    def embed_query(self, text):
+        self._hang()
+        return super().embed_query(text)
+
+    def _hang(self):
+        if self.hangs:
+            self.may_go_on.wait(10)
+
+
+def wait_until(holds, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError("it does not come to hold")
+        time.sleep(0.01)
 
 
 def post(client, path, status=200, /, **body):
@@ -97,6 +134,31 @@ class TestSearch:
         assert answer.status_code == 400
         assert set(answer.json()) == {"error"}
 
+    def test_a_model_that_hangs_keeps_no_search_waiting(self, open_client, monkeypatch):
+        embeddings = HangingEmbeddings()
+        client = open_client(embeddings=embeddings)
+        wait_until(lambda: client.get("/healthz").status_code == 200)
+        monkeypatch.setattr(serving, "_SEARCH_SECONDS", 0.1)
+        embeddings.hangs = True
+        try:
+            answers = [post(client, "/v1/search", query=f"email {n}") for n in range(6)]
+            ranked = post(client, "/v1/rank", query="an email", tool_ids=["home/send_email"])
+        finally:
+            embeddings.may_go_on.set()
+
+        assert {answer["mode"] for answer in [*answers, ranked]} == {"lexical"}
+        assert all(names(answer)[0] == "home__send_email" for answer in answers)
+        assert "words" in answers[-1]["note"]
+
+    def test_what_is_not_json_but_python_takes_it_is_no_request(self, client):
+        for number in ("NaN", "Infinity", "-Infinity"):
+            body = f'{{"name": "home__get_weather", "arguments": {{"city": {number}}}}}'
+            headers = {"Content-Type": "application/json"}
+            answer = client.post("/v1/call", content=body, headers=headers)
+
+            assert answer.status_code == 400
+            assert answer.json()["error"].startswith("body: Invalid JSON")
+
 
 class TestRank:
     def test_tools_of_the_callers_are_ranked_by_meaning_in_either_form(self, client):
@@ -126,6 +188,38 @@ class TestRank:
         )
         assert names(answer) == ["home__send_email", "home__get_weather"]
         assert [tool["index"] for tool in answer["tools"]] == [1, 0]
+
+    def test_a_place_is_the_one_in_the_callers_list_where_a_tool_is_named_twice(self, client):
+        given = ["home/get_weather", "home__get_weather", "home__send_email"]
+        answer = post(client, "/v1/rank", query="an email to somebody", tool_ids=given)
+
+        assert names(answer) == ["home__send_email", "home__get_weather", "home__get_weather"]
+        assert [tool["index"] for tool in answer["tools"]] == [2, 0, 1]
+
+    def test_words_rank_where_a_model_hangs(self, open_client, monkeypatch):
+        embeddings = HangingEmbeddings()
+        client = open_client(embeddings=embeddings)
+        wait_until(lambda: client.get("/healthz").status_code == 200)
+        monkeypatch.setattr(serving, "_RANK_SECONDS", 0.1)
+        embeddings.hangs = True
+        try:
+            answer = post(client, "/v1/rank", query="email to", tools=[MCP_TOOL, OPENAI_TOOL])
+        finally:
+            embeddings.may_go_on.set()
+
+        assert answer["mode"] == "lexical"
+        assert names(answer) == ["send_email", "get_weather"]
+
+    def test_words_rank_where_a_model_has_failed_since(self, open_client):
+        model = BrokenEmbeddings()
+        model.broken = False
+        client = open_client(embeddings=model)
+        wait_until(lambda: client.get("/healthz").status_code == 200)
+        model.broken = True
+        answer = post(client, "/v1/rank", query="email to", tools=[MCP_TOOL, OPENAI_TOOL])
+
+        assert answer["mode"] == "lexical"
+        assert names(answer) == ["send_email", "get_weather"]
 
     def test_a_tool_is_embedded_once(self, client, embeddings):
         post(client, "/v1/rank", query="weather", tools=[MCP_TOOL])
@@ -289,6 +383,18 @@ class TestUsage:
         assert answer["recorded"] is False
         assert not (directory / "usage").exists()
 
+    async def test_a_call_that_the_servers_end_cuts_short_is_logged(self, directory):
+        services = Services(directory, ServerOptions(), embeddings=NoEmbeddings(), environment={})
+        async with services.running():
+            calling = asyncio.create_task(call(services, "home__wait_for_ever", {}))
+            await asyncio.sleep(0.1)
+            calling.cancel()
+            await asyncio.wait([calling])
+        lines = [path.read_text() for path in (directory / "usage").glob("*.jsonl")]
+        (line,) = map(json.loads, "".join(lines).splitlines())
+
+        assert (line["tool"], line["outcome"]) == ("home/wait_for_ever", "timeout")
+
 
 class TestExplain:
     def test_a_selection_is_told_with_what_speaks_for_each_tool(self, client):
@@ -418,3 +524,29 @@ class TestPaths:
 
         assert referred == set(schemas)
         assert "query" in schemas["SearchBody"]["required"]
+
+    def test_what_is_answered_is_as_the_document_says(self, client):
+        weather = {"name": "home__get_weather"}
+        asked = [
+            ("/v1/search", {"query": "weather"}),
+            ("/v1/search", {"query": ""}),
+            ("/v1/rank", {"query": "weather", "tools": [MCP_TOOL, OPENAI_TOOL]}),
+            ("/v1/rank", {"query": "weather", "tool_ids": ["nothing"]}),
+            ("/v1/call", {**weather, "arguments": {"city": "delhi"}}),
+            ("/v1/call", {"name": "home__send_email", "arguments": {"to": "anna"}}),
+            ("/v1/call", {"name": "nothing"}),
+            ("/v1/feedback", {**weather, "outcome": "ok"}),
+            ("/v1/explain", {"query": "weather"}),
+            ("/v1/explain", {"messages": [{"role": "nobody"}]}),
+            ("/v1/map", {"query": "weather"}),
+        ]
+        got = ["/v1/tools", "/v1/map", "/v1/lint", "/v1/recent", "/healthz", "/livez"]
+        answers = [(path, "post", client.post(path, json=body)) for path, body in asked]
+        answers += [(path, "get", client.get(path)) for path in got]
+        answers += [("/v1/tools/{id}", "get", client.get("/v1/tools/disk/delete_file"))]
+        answers += [("/v1/recent", "get", client.get("/v1/recent?n=x"))]
+
+        for path, method, answer in answers:
+            responses = document()["paths"][path][method]["responses"]
+            schema = responses[str(answer.status_code)]["content"]["application/json"]["schema"]
+            Draft202012Validator({**document(), **schema}).validate(answer.json())

@@ -1,12 +1,17 @@
 """Each rule, and attempts to get around it."""
 
+import asyncio
 import hmac
 import json
 import logging
 
 import pytest
+from fakes import NamedEmbeddings
 
+from langchain_toolrag.server import security
+from langchain_toolrag.server.app import create_app
 from langchain_toolrag.server.options import ServerOptions
+from langchain_toolrag.server.services import Services
 
 KEY = "a-key-of-some-length"
 QUERY = {"query": "weather"}
@@ -26,6 +31,21 @@ def test_a_loopback_address_needs_no_key(host):
 
 def test_the_key_is_not_in_what_is_printed_of_the_options():
     assert KEY not in repr(ServerOptions(api_key=KEY))
+
+
+@pytest.mark.parametrize("key", [" ", "a key", "a-key\n", "clé", "\x7f"])
+def test_a_key_that_headers_do_not_carry_as_it_is_is_none(key):
+    with pytest.raises(ValueError, match="the key has spaces") as refused:
+        ServerOptions(host="0.0.0.0", api_key=key)
+    assert key.strip() == "" or key not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "*", "*.example.com", "https://tools.example.com", "a.example/x", "a@b", "a b"]
+)
+def test_what_is_no_name_cannot_be_allowed(name):
+    with pytest.raises(ValueError, match="is no name"):
+        ServerOptions(allowed_hosts=("tools.example.com", name))
 
 
 class TestKey:
@@ -104,7 +124,17 @@ class TestHost:
             "127.0.0.1.evil.example",
             "127.0.0.1@evil.example",
             "evil.example#127.0.0.1",
+            "evil.example@127.0.0.1",
+            "127.0.0.1/evil",
+            "127.0.0.1?evil",
+            "127.0.0.1:evil",
+            "127.0.0.1:80:80",
+            "127.0.0.1 ",
+            "localhost.",
             "[::1",
+            "::1",
+            "[127.0.0.1]",
+            "[::1]evil.example",
             "",
             "0.0.0.0:8765",
         ],
@@ -124,6 +154,11 @@ class TestHost:
 
         assert client.get("/livez", headers={"Host": "tools.example.com"}).status_code == 200
         assert client.get("/livez", headers={"Host": "example.com"}).status_code == 421
+
+    @pytest.mark.parametrize("allowed", ["fd00::7", "[fd00::7]", "[fd00::7]:8765", "FD00::7"])
+    def test_an_address_can_be_allowed_in_any_form(self, open_client, allowed):
+        client = open_client(allowed_hosts=(allowed,))
+        assert client.get("/livez", headers={"Host": "[fd00::7]:8765"}).status_code == 200
 
     def test_all_addresses_is_no_name(self, open_client):
         client = open_client(host="0.0.0.0", api_key=KEY)
@@ -169,6 +204,19 @@ class TestOrigin:
         assert answer.status_code == 403
         assert "access-control-allow-origin" not in answer.headers
 
+    @pytest.mark.parametrize("site", ["cross-site", "same-site"])
+    def test_what_a_page_of_another_origin_embeds_is_not_answered(self, client, site):
+        headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}
+        assert client.get("/v1/lint", headers=headers).status_code == 403
+
+    @pytest.mark.parametrize(
+        ("site", "mode"),
+        [("same-origin", "cors"), ("none", "navigate"), ("cross-site", "navigate")],
+    )
+    def test_its_own_pages_and_who_follows_a_link_are(self, client, site, mode):
+        headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}
+        assert client.get("/", headers=headers).status_code == 200
+
     def test_mcp_is_not_open_to_pages_either(self, client):
         answer = client.post("/mcp", json={}, headers={"Origin": "https://evil.example"})
         assert answer.status_code == 403
@@ -211,6 +259,60 @@ class TestBody:
         body = b'{"query":"weather"}'
         answer = self.post(client, body, content_type="application/json; charset=utf-8")
         assert answer.status_code == 200
+
+
+class TestHalfABody:
+    """As ASGI has it: a test client sends its body whole."""
+
+    async def answered(self, services, receive):
+        app, sent = create_app(services), []
+        headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+        path = "/v1/feedback"
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "scheme": "http",
+            "headers": headers,
+        }
+
+        async def send(message):
+            sent.append(message)
+
+        async with services.running():
+            await app(scope, receive, send)
+        return [message["status"] for message in sent if "status" in message]
+
+    @pytest.fixture
+    def services(self, directory):
+        return Services(directory, ServerOptions(), embeddings=NamedEmbeddings(), environment={})
+
+    async def test_a_request_whose_caller_leaves_on_the_way_is_not_carried_out(
+        self, services, directory
+    ):
+        whole = b'{"name":"home__get_weather","outcome":"ok"}'
+        coming = [
+            {"type": "http.request", "body": whole, "more_body": True},
+            {"type": "http.disconnect"},
+        ]
+
+        async def receive():
+            return coming.pop(0)
+
+        assert await self.answered(services, receive) == []
+        assert list((directory / "usage").glob("*.jsonl")) == []
+
+    async def test_one_that_does_not_end_is_not_waited_for(self, services, monkeypatch):
+        monkeypatch.setattr(security, "_BODY_SECONDS", 0.05)
+
+        async def receive():
+            await asyncio.sleep(0.02)
+            return {"type": "http.request", "body": b" ", "more_body": True}
+
+        assert await self.answered(services, receive) == [408]
 
 
 class TestWrites:
@@ -260,3 +362,13 @@ class TestSecrets:
         assert answer.json() == {"error": "the server failed; its log says why"}
         assert "RuntimeError at /v1/search" in caplog.text
         assert self.SECRET not in answer.text + caplog.text
+
+    def test_an_error_of_a_value_inside_is_no_error_of_the_caller(self, client, monkeypatch):
+        def broken(query, k):
+            raise ValueError(self.SECRET)
+
+        monkeypatch.setattr(client.services.serving.current.rag, "find", broken)
+        answer = client.post("/v1/search", json=QUERY)
+
+        assert answer.status_code == 500
+        assert self.SECRET not in answer.text

@@ -103,6 +103,44 @@ def test_a_broken_file_keeps_the_old_tools_with_one_warning(client, directory, c
     assert 'toolrag_reloads_total{outcome="failed"} 1.0' in client.get("/metrics").text
 
 
+def test_a_disk_that_fails_for_a_moment_ends_no_watch(client, directory, monkeypatch, caplog):
+    served, fingerprint = client.services.serving.directory, ToolDirectory.fingerprint
+
+    def broken():
+        raise PermissionError("s3cret")
+
+    with monkeypatch.context() as breaking:
+        breaking.setattr(served, "fingerprint", broken)
+        wait_until(lambda: caplog.records)
+        time.sleep(0.1)
+    ingest(directory, "book_flight")
+    wait_until(lambda: "home/book_flight" in listed(client))
+
+    assert served.fingerprint() == fingerprint(served)
+    assert caplog.text.count("PermissionError at a look for new tools") == 1
+
+
+def test_searches_are_answered_while_catalogues_come_and_go(client, directory):
+    statuses, ended = [], threading.Event()
+
+    def search():
+        while not ended.is_set():
+            answer = client.post("/v1/search", json={"query": f"weather {len(statuses)}"})
+            statuses.append(answer.status_code)
+
+    searching = [threading.Thread(target=search) for _ in range(4)]
+    for thread in searching:
+        thread.start()
+    for n in range(8):
+        ingest(directory, *KEPT, f"book_flight_{n}")
+        wait_until(lambda: f"home/book_flight_{n}" in listed(client))  # noqa: B023
+    ended.set()
+    for thread in searching:
+        thread.join()
+
+    assert set(statuses) == {200}
+
+
 def test_a_file_that_is_gone_keeps_the_old_tools(client, directory):
     (directory / "tools.jsonl").unlink()
     time.sleep(0.2)
@@ -156,6 +194,23 @@ def test_an_id_that_is_too_long_for_a_model_has_a_name_that_leads_back_to_it(cli
     for tool in tools:
         assert len(tool["name"]) <= 64
         assert client.get(f"/v1/tools/{tool['name']}").json()["id"] == tool["id"]
+
+
+def test_tools_whose_schemas_are_broken_have_names_of_their_own(client, directory):
+    broken = {"type": "object", "properties": {"x": {"$ref": "#/nowhere"}}}
+    names = ["b__c", "b/c", "b__c "]
+    tools = [
+        StoredTool(f"a/{name}", "a", "python", name, "", {} if place == 0 else broken)
+        for place, name in enumerate(names)
+    ]
+    ToolDirectory(directory).replace([Listing(StoredSource("a", "python", "x:Y"), tools)])
+    wait_until(lambda: client.get("/v1/tools?server=a").json()["total"])
+    listed = client.get("/v1/tools?server=a").json()["tools"]
+
+    assert len({tool["name"] for tool in listed}) == 3
+    for tool in listed:
+        for name in (tool["name"], tool["id"]):
+            assert client.get(f"/v1/tools/{name}").json()["id"] == tool["id"]
 
 
 def test_two_ids_that_would_have_one_name_have_two(client, directory):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from langchain_core.tools import BaseTool
+
+from langchain_toolrag.catalogue.sources.mcp.sessions import problem_of
+from langchain_toolrag.errors import SourceError
 
 if TYPE_CHECKING:
     from langchain_mcp_adapters.client import MultiServerMCPClient
@@ -41,21 +44,43 @@ async def list_mcp_tools(client: MultiServerMCPClient) -> McpTools:
     Returns:
         The tools, server by server, and the failures.
     """
-    servers = list(client.connections)
-    listings = [client.get_tools(server_name=server) for server in servers]
+
+    async def list_one(server: str) -> list[BaseTool]:
+        return [of_server(tool, server) for tool in await client.get_tools(server_name=server)]
+
+    return await list_each(list(client.connections), list_one)
+
+
+async def list_each(
+    servers: Sequence[str], list_one: Callable[[str], Awaitable[list[BaseTool]]]
+) -> McpTools:
+    """List servers all at once; one that fails leaves the others.
+
+    Args:
+        servers: Their names.
+        list_one: Lists one.
+
+    Returns:
+        The tools, server by server, and the failures, of which each is logged.
+    """
     # A server may fail in every way a subprocess or a network can.
-    answers = await asyncio.gather(*listings, return_exceptions=True)
+    answers = await asyncio.gather(*map(list_one, servers), return_exceptions=True)
     tools: list[BaseTool] = []
     failed: dict[str, str] = {}
     for server, answer in zip(servers, answers, strict=True):
         if isinstance(answer, list):
-            tools += [of_server(tool, server) for tool in answer]
+            tools += answer
         elif isinstance(answer, Exception):
-            failed[server] = f"{type(answer).__name__}: {answer}"
-            logger.warning("the MCP server %r is left out: %s", server, failed[server])
+            failed[server] = failure_of(server, answer)
+            logger.warning("the MCP server %s", failed[server])
         else:  # Cancelled.
             raise answer
     return McpTools(tools, failed)
+
+
+def failure_of(server: str, error: Exception) -> str:
+    """Return what a server failed with, its name in front."""
+    return str(error) if isinstance(error, SourceError) else f"{server}: {problem_of(error)}"
 
 
 def of_server(tool: BaseTool, server: str) -> BaseTool:

@@ -14,12 +14,13 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import parse_qsl
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from langchain_toolrag.catalogue.sources.json_files import first_fault, read_json
-from langchain_toolrag.catalogue.sources.stored import StoredSource
+from langchain_toolrag.catalogue.sources.stored import StoredSource, checked_name
+from langchain_toolrag.catalogue.sources.urls import is_url, split_url, without_secrets
 from langchain_toolrag.errors import SourceError
 
 _TRANSPORTS = {
@@ -34,6 +35,11 @@ _VARIABLE = re.compile(r"\$\{(?:env:)?(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}
 # A variable alone, or behind a word such as `Bearer`: nothing else of it can be a secret.
 _TEMPLATE = re.compile(r"(?:[A-Za-z]+ )?\$\{(?:env:)?[A-Za-z_]\w*\}")
 _PRIVATE = re.compile(r"(?i)key$|token$|secret|passw|credential|signature|\bauth(?!ors?\b)")
+# What well-known services begin their keys with, and the parts of an address that no one chose.
+_KEY = re.compile(r"\b(?:sk-|gh[opsu]_|github_pat_|glpat-|xox[abprs]-|AKIA|eyJ)[\w-]{12,}")
+_CHANCE = re.compile(r"(?=.*\d)(?=.*[a-z])(?=.*[A-Z])[\w-]{20,}|[0-9a-f-]{24,}")
+_HEADER = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9-]*):(?!//)\s*(?P<value>.+)")
+_HIDDEN = "***"
 
 
 class _Server(BaseModel):
@@ -95,12 +101,13 @@ def given_source(text: str) -> StoredSource:
     Raises:
         SourceError: If it is neither, or holds what looks like a secret.
     """
-    name, equals, given = text.partition("=")
+    name, _, given = text.partition("=")
     given = given.strip()
-    if not equals or not given:
-        raise SourceError(text, 'wanted NAME="COMMAND ARGUMENTS" or NAME=URL')
-    checked_name(name, text)
-    connection = _address(given) if _is_address(given) else _command(given, name)
+    # A command without a name may have a `=` in it, too.
+    if not given or len(name.split()) > 1 or name.startswith("-"):
+        raise SourceError("--server", 'wanted NAME="COMMAND ARGUMENTS" or NAME=URL')
+    checked_name(name, "--server")
+    connection = _address(given) if is_url(given) else _command(given, name)
     found = _literal_secret(connection)
     if found is not None:
         raise SourceError(
@@ -182,26 +189,6 @@ def is_template(value: str) -> bool:
     return _TEMPLATE.fullmatch(value) is not None
 
 
-def checked_name(name: str, where: str) -> str:
-    """Return the name of a source.
-
-    Args:
-        name: The name.
-        where: What gave it, for the message.
-
-    Returns:
-        The same name.
-
-    Raises:
-        SourceError: If it is empty, has spaces around it or a slash in it.
-    """
-    if not name.strip() or name != name.strip() or "/" in name or not name.isprintable():
-        raise SourceError(
-            where, f"a source cannot be named {name!r}: a tool's id is SOURCE/NAME, give it a word"
-        )
-    return name
-
-
 def _servers(path: Path) -> dict[str, _Server]:
     value = read_json(path)
     listed = _listed(value)
@@ -262,13 +249,9 @@ def _transport(server: _Server, where: str) -> str:
     return transport
 
 
-def _is_address(text: str) -> bool:
-    return text.startswith(("http://", "https://"))
-
-
 def _address(url: str) -> dict[str, Any]:
     """Return the connection of a URL; one that ends in `/sse` is the older transport."""
-    older = urlsplit(url).path.rstrip("/").endswith("/sse")
+    older = split_url(url).path.rstrip("/").endswith("/sse")
     return {"transport": "sse" if older else "streamable_http", "url": url}
 
 
@@ -289,7 +272,7 @@ def _command(text: str, name: str) -> dict[str, Any]:
 def _origin(connection: Mapping[str, Any]) -> str:
     """Return what a source is listed from: the command's name, or the address."""
     if "url" in connection:
-        return _bare(connection["url"])
+        return _shown(connection["url"])
     return str(connection["command"])
 
 
@@ -297,7 +280,7 @@ def _without_secrets(connection: Mapping[str, Any]) -> dict[str, Any]:
     """Return what may be stored of a connection: values that are no templates become None."""
     stored = {key: connection[key] for key in ("transport", "command") if key in connection}
     if "url" in connection:
-        stored["url"] = _bare(connection["url"])
+        stored["url"] = _shown(connection["url"])
     else:
         stored["cwd"] = connection.get("cwd") or str(Path.cwd())
     for key in ("env", "headers"):
@@ -307,10 +290,11 @@ def _without_secrets(connection: Mapping[str, Any]) -> dict[str, Any]:
     return stored
 
 
-def _bare(url: str) -> str:
-    """Return an address without its user, password, query and fragment."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+def _shown(url: str) -> str:
+    """Return an address without what may be secret; some services put a key into the path."""
+    parts = split_url(without_secrets(url))
+    steps = (_HIDDEN if _CHANCE.fullmatch(step) else step for step in parts.path.split("/"))
+    return parts._replace(path="/".join(steps)).geturl()
 
 
 def _literal_secret(connection: Mapping[str, Any]) -> str | None:
@@ -319,23 +303,35 @@ def _literal_secret(connection: Mapping[str, Any]) -> str | None:
         return _secret_of_address(connection["url"])
     arguments = [*connection["args"], ""]
     for argument, following in itertools.pairwise(arguments):
-        name, equals, value = argument.partition("=")
-        if not equals:
-            value = "" if following.startswith("-") else following
-        option = argument.startswith("-") or bool(equals)
-        if option and _PRIVATE.search(name) and value and "${" not in value:
+        name, value = _named_value(argument, following)
+        if _PRIVATE.search(name) and value and "${" not in value:
             return f"the value of {name}"
         if "://" in argument and (found := _secret_of_address(argument)):
             return found
+        if _KEY.search(argument):
+            return "one of the arguments"
     return None
+
+
+def _named_value(argument: str, following: str) -> tuple[str, str]:
+    """Return what an argument says and of what: an option's, a variable's, a header's value."""
+    header = _HEADER.fullmatch(argument)
+    if header is not None:
+        return header["name"], header["value"]
+    name, equals, value = argument.partition("=")
+    if equals:
+        return name, value
+    if argument.startswith("-") and not following.startswith("-"):
+        return argument, following
+    return "", ""
 
 
 def _secret_of_address(url: str) -> str | None:
-    parts = urlsplit(url)
+    parts, shown = split_url(url), _shown(url)
     user = parts.netloc.rpartition("@")[0]
     if ":" in user and "${" not in user:
-        return f"the password of {_bare(url)}"
+        return f"the password of {shown}"
     for name, value in parse_qsl(parts.query):
-        if _PRIVATE.search(name) and "${" not in value:
-            return f"{name!r} of {_bare(url)}"
-    return None
+        if (_PRIVATE.search(name) or _KEY.search(value)) and "${" not in value:
+            return f"{name!r} of {shown}"
+    return f"{_HIDDEN} of {shown}" if _HIDDEN in shown else None

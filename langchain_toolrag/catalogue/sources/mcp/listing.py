@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
-from mcp.shared.exceptions import McpError
 from mcp.types import Tool
 
 from langchain_toolrag.catalogue.sources.background_loop import BackgroundLoop
@@ -92,9 +91,10 @@ async def listed_tools(session: KeptSession, timeout: float) -> list[Tool]:
     """
     try:
         tools = await session.ask(list_all, timeout)
-    except (McpError, OSError, ValueError) as error:
-        if isinstance(error, SourceError):
-            raise
+    except SourceError:
+        raise
+    # A server may fail in every way a subprocess or a network can.
+    except Exception as error:
         raise SourceError(
             session.name, f"its tools cannot be listed: {problem_of(error)}"
         ) from error

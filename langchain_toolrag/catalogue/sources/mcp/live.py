@@ -19,10 +19,14 @@ from mcp.shared.session import ProgressFnT
 from mcp.types import CallToolResult, ServerNotification, ToolListChangedNotification
 
 from langchain_toolrag.catalogue.sources.background_loop import BackgroundLoop
-from langchain_toolrag.catalogue.sources.mcp.client import McpTools, of_server
+from langchain_toolrag.catalogue.sources.mcp.client import (
+    McpTools,
+    failure_of,
+    list_each,
+    of_server,
+)
 from langchain_toolrag.catalogue.sources.mcp.listing import listed_tools
 from langchain_toolrag.catalogue.sources.mcp.sessions import KeptSession, Opened, call_once
-from langchain_toolrag.errors import SourceError
 from langchain_toolrag.fork import reset_after_fork
 
 logger = logging.getLogger(__name__)
@@ -61,7 +65,7 @@ class LiveServers:
         Returns:
             The tools, server by server, and why the others failed.
         """
-        return await self._loop.run(self._list_all())
+        return await self._loop.run(list_each(list(self._sessions), self._list))
 
     def watch(self, changed: Changed) -> None:
         """Have changes told from now on, those since the listing included.
@@ -69,9 +73,7 @@ class LiveServers:
         Args:
             changed: Is told; on another thread, one change of a server at a time.
         """
-        self._changed = changed
-        for server in list(self._missed):
-            self._loop.submit(self._refresh(server))
+        self._loop.submit(self._watch(changed))
 
     def close(self) -> None:
         """End all sessions."""
@@ -89,20 +91,10 @@ class LiveServers:
         }
         self._turns = {server: asyncio.Lock() for server in self._sessions}
 
-    async def _list_all(self) -> McpTools:
-        servers = list(self._sessions)
-        answers = await asyncio.gather(*map(self._list, servers), return_exceptions=True)
-        tools: list[BaseTool] = []
-        failed: dict[str, str] = {}
-        for server, answer in zip(servers, answers, strict=True):
-            if isinstance(answer, list):
-                tools += answer
-            elif isinstance(answer, SourceError):
-                failed[server] = str(answer)
-                logger.warning("the MCP server %s", answer)
-            else:
-                raise answer
-        return McpTools(tools, failed)
+    async def _watch(self, changed: Changed) -> None:
+        self._changed = changed
+        for server in self._missed:
+            self._begin(server)
 
     async def _list(self, server: str) -> list[BaseTool]:
         client, session = self._client, self._sessions[server]
@@ -170,8 +162,9 @@ class LiveServers:
             self._missed.discard(server)
             try:
                 news: list[BaseTool] | str = await self._list(server)
-            except SourceError as error:
-                news = str(error)
+            # A server may fail in every way a subprocess or a network can.
+            except Exception as error:
+                news = failure_of(server, error)
             # Not on this thread: to embed tools takes time, and calls have to go on.
             await asyncio.to_thread(changed, server, news)
 

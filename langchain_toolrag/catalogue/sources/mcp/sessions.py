@@ -87,6 +87,8 @@ class KeptSession:
         self._leaving = asyncio.Event()
         self._opened: Opened | None = None
         self._owner: asyncio.Task[None] | None = None
+        self._failure: SourceError | None = None
+        self._given_up: set[asyncio.Task[None]] = set()
 
     async def ask(
         self, request: Callable[[ClientSession], Awaitable[AnswerT]], seconds: float | None
@@ -113,7 +115,7 @@ class KeptSession:
             waiting = {asked, owner}
             await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if not asked.done() and not owner.done():
-                raise TimeoutError(f"no answer within {seconds} seconds")
+                raise TimeoutError(f"no answer within {seconds:g} seconds")
             if not asked.done():
                 self._log_last_words(opened)
                 raise ConnectionError(_LOST)
@@ -134,15 +136,27 @@ class KeptSession:
         """End the session; a later request opens another."""
         async with self._opening:
             await self._leave()
+            await _ended(self._given_up)
 
     async def _current(self) -> tuple[Opened, asyncio.Task[None]]:
+        known = self._failure
         async with self._opening:
-            if self._owner is None or self._opened is None:
-                return await self._open()
-            if self._owner.done() or self._opened.ended():
-                await self._leave()
-                return await self._open()
-            return self._opened, self._owner
+            if self._failure not in (None, known):  # While this request waited for its turn.
+                raise self._failure
+            if self._opened and self._owner and self._is_alive(self._opened, self._owner):
+                return self._opened, self._owner
+            await self._leave()
+            try:
+                opened = await self._open()
+            except SourceError as error:
+                self._failure = error
+                raise
+            self._failure = None
+            return opened
+
+    @staticmethod
+    def _is_alive(opened: Opened, owner: asyncio.Task[None]) -> bool:
+        return not owner.done() and not opened.ended()
 
     async def _open(self) -> tuple[Opened, asyncio.Task[None]]:
         ready: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
@@ -151,15 +165,21 @@ class KeptSession:
         try:
             opened = await asyncio.wait_for(ready, self._open_seconds)
         except asyncio.TimeoutError as error:
-            owner.cancel()
+            self._give_up(owner)
             raise SourceError(
                 self.name, f"did not answer within {self._open_seconds:g} seconds of its start"
             ) from error
         except BaseException:
-            owner.cancel()
+            self._give_up(owner)
             raise
         self._opened, self._owner = opened, owner
         return opened, owner
+
+    def _give_up(self, owner: asyncio.Task[None]) -> None:
+        """Have a session ended that did not open; a server that is started takes a while to end."""
+        owner.cancel()
+        self._given_up.add(owner)
+        owner.add_done_callback(self._given_up.discard)
 
     async def _own(self, ready: asyncio.Future[Opened], leaving: asyncio.Event) -> None:
         """Open a session, hand it over, and close it when it is to be left."""
@@ -196,11 +216,14 @@ class KeptSession:
     async def _leave(self) -> None:
         owner, self._owner, self._opened = self._owner, None, None
         self._leaving.set()
-        if owner is None:
-            return
-        _, late = await asyncio.wait({owner}, timeout=_CLOSE_SECONDS)
-        for task in late:
-            task.cancel()
+        await _ended({owner} if owner is not None else set())
+
+
+async def _ended(owners: set[asyncio.Task[None]]) -> None:
+    """Wait until sessions are closed, and cancel what takes too long."""
+    _, late = await asyncio.wait(owners, timeout=_CLOSE_SECONDS) if owners else ((), ())
+    for task in late:
+        task.cancel()
 
 
 async def list_all(session: ClientSession) -> list[Tool]:

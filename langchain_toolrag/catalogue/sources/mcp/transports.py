@@ -11,9 +11,11 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 from langchain_mcp_adapters.sessions import create_session
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 
 from langchain_toolrag.catalogue.sources.mcp.sessions import Opened
 
@@ -37,8 +39,20 @@ async def open_connection(connection: Mapping[str, Any]) -> AsyncIterator[Opened
         async with _over_stdio(connection) as opened:
             yield opened
     else:
-        async with create_session(dict(connection)) as session:  # type: ignore[arg-type]
+        given = {**connection, "httpx_client_factory": _http_client}
+        async with create_session(given) as session:  # type: ignore[arg-type]
             yield Opened(session)
+
+
+def _http_client(
+    headers: dict[str, str] | None = None,
+    timeout: httpx.Timeout | None = None,
+    auth: httpx.Auth | None = None,
+) -> httpx.AsyncClient:
+    """Return the SDK's client; older ones would take headers along wherever a server redirects."""
+    client = create_mcp_http_client(headers, timeout, auth)
+    client.follow_redirects = False
+    return client
 
 
 @asynccontextmanager

@@ -29,6 +29,15 @@ async def resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(where[0]) for *_, where in found))
 
 
+def has_private_address(host: str) -> bool:
+    """Return whether a host has an address now that is not public; False for one without any."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False
+    return not all(is_public(str(where[0])) for *_, where in found)
+
+
 def is_public(address: str) -> bool:
     """Return whether an address is one of the open internet.
 

@@ -20,10 +20,13 @@ import httpx
 
 from langchain_toolrag.catalogue.sources.openapi.addresses import is_public, resolve
 from langchain_toolrag.catalogue.sources.openapi.answer import Secrets, read_answer, result_of
-from langchain_toolrag.catalogue.sources.openapi.request import Outgoing, outgoing
+from langchain_toolrag.catalogue.sources.openapi.request import (
+    READING_METHODS,
+    Outgoing,
+    outgoing,
+)
 from langchain_toolrag.catalogue.sources.stored import CallResult, StoredSource, StoredTool
 
-_READING = ("GET", "HEAD")
 _CONNECTING = 5.0  # Seconds for an address where there are more.
 _STEP = re.compile(r"[/\\]")
 _PORTS = {"https": 443, "http": 80}
@@ -78,7 +81,7 @@ async def call_operation(
         `timeout` where it took too long, and whether it was done is not known.
     """
     method = str(tool.call["method"])
-    if method not in _READING and not allow_write:
+    if method not in READING_METHODS and not allow_write:
         return CallResult("refused", _write_refused(tool, method))
     secrets = Secrets(_secret_values(source, headers, query or {}))
     unsendable = [name for name, value in headers.items() if not _is_sendable(value)]
@@ -182,7 +185,8 @@ async def _in_time(
         return await asyncio.wait_for(sending, timeout)
     except (asyncio.TimeoutError, httpx.TimeoutException):
         return CallResult("timeout", f"{tool.name} did not answer within {timeout:g} seconds")
-    except (httpx.ConnectError, OSError) as error:
+    # A name that no host can have, such as `a..b`, is the last.
+    except (httpx.ConnectError, OSError, UnicodeError) as error:
         text = f"the server of {tool.name} could not be reached: {secrets.hidden(str(error))}"
         return CallResult("tool_error", text)
     # What httpx says of a request that breaks off or cannot be written may quote its headers.

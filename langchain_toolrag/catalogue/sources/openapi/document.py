@@ -1,7 +1,7 @@
 """A file or URL of an OpenAPI document in -> its values, each knowing its place, out.
 
 PyYAML parses, `referencing` follows `$ref`, and what is read of the shapes in between is checked
-by openapi-pydantic's models (in `openapi_operations`). A document is other people's: it may lie
+by openapi-pydantic's models (in `arguments`). A document is other people's: it may lie
 about its version, refer to what is not there, or contain itself.
 """
 
@@ -21,12 +21,12 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 
 from langchain_toolrag.catalogue.sources.openapi.text import parse_text
+from langchain_toolrag.catalogue.sources.urls import is_url, without_secrets
 from langchain_toolrag.errors import SourceError
 
 _MOST_BYTES = 64 * 1024 * 1024  # The largest public document (Microsoft Graph) has about 40 MB.
 _TIMEOUT = 30.0  # Seconds that a server may stay silent.
 _LONGEST_CHAIN = 20  # References to references to ...
-_URL = re.compile(r"https?://", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +131,6 @@ class Node:
         return SourceError(self.document, f"at {place}: {problem}" if place else problem)
 
 
-def is_url(location: str | Path) -> bool:
-    """Return whether a location is a URL of the web rather than a file."""
-    return _URL.match(str(location)) is not None
-
-
 def read_document(location: str | Path) -> Node:
     """Read an OpenAPI document.
 
@@ -163,12 +158,6 @@ def read_document(location: str | Path) -> Node:
     root = Node(content, (), shown, registry.resolver(base_uri=uri))
     _check_version(root)
     return root
-
-
-def without_secrets(url: str) -> str:
-    """Return a URL without what may hold a secret: user, password, query and fragment."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def _check_version(root: Node) -> None:
@@ -228,7 +217,8 @@ def _fetched(url: str) -> str:
             return _body(response, shown).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SourceError(shown, f"not UTF-8: {error.reason}") from error
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    # The last is what a name makes that no host can have, such as `a..b`.
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         raise SourceError(shown, f"cannot be fetched: {type(error).__name__}") from error
 
 

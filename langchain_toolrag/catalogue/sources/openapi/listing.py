@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -12,19 +11,16 @@ from urllib.parse import urljoin, urlsplit
 from openapi_pydantic.v3.v3_1 import SecurityScheme, Server
 
 from langchain_toolrag.catalogue.names import split_words
+from langchain_toolrag.catalogue.sources.directory import now
+from langchain_toolrag.catalogue.sources.openapi.addresses import has_private_address
 from langchain_toolrag.catalogue.sources.openapi.arguments import checked
-from langchain_toolrag.catalogue.sources.openapi.document import (
-    Node,
-    is_url,
-    read_document,
-    without_secrets,
-)
+from langchain_toolrag.catalogue.sources.openapi.document import Node, read_document
 from langchain_toolrag.catalogue.sources.openapi.operations import read_operations
-from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource
+from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, checked_name
+from langchain_toolrag.catalogue.sources.urls import is_url, without_secrets
 
 _SAYS_NOTHING = frozenset(("openapi", "swagger", "api", "apis", "spec", "schema", "index", "docs"))
 _TEMPLATE = re.compile(r"\{([^{}]*)\}")
-_BAD_NAME = re.compile(r"[/\s\x00-\x1f\x7f]")
 _COOKIE = "Cookie"
 _GIVE_BASE_URL = "say where the operations are with --base-url https://..."
 
@@ -44,8 +40,8 @@ def read_openapi(
         The source and a tool for each operation. Operations that are broken are left out, with
         a warning that names them. `connection` of the source has the credentials that the
         document asks for, each as a `${NAME}` of the environment: `headers`, and `query` where
-        a key goes into the URL; and `address_given`, whether the user named the host, which may
-        then be a private one.
+        a key goes into the URL; and `address_given`, whether the user named a host that may be a
+        private one: with `base_url`, or by a document that was read from such a host itself.
 
     Raises:
         SourceError: If it cannot be read, is something else, does not say where its operations
@@ -56,7 +52,7 @@ def read_openapi(
     url = _base_url(base_url, location, root)
     connection = _connection(root, source)
     tools = read_operations(root, source, _credentials(connection), one_server=base_url is not None)
-    given = base_url is not None or _same_host(url, str(location))
+    given = base_url is not None or _is_on_private_host(url, str(location))
     return Listing(
         StoredSource(
             name=source,
@@ -64,7 +60,7 @@ def read_openapi(
             origin=without_secrets(str(location)) if is_url(location) else _absolute(location),
             connection={**connection, "address_given": given},
             base_url=url,
-            listed_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            listed_at=now(),
             tools=len(tools),
         ),
         tools,
@@ -77,9 +73,7 @@ def _absolute(location: str | Path) -> str:
 
 def _source_name(name: str | None, location: str | Path, root: Node) -> str:
     if name is not None:
-        if not name or _BAD_NAME.search(name):
-            raise root.fault(f"found the name {name!r}; wanted one without spaces and slashes")
-        return name
+        return checked_name(name, root.document)
     info = root.value.get("info")
     title = info.get("title") if isinstance(info, Mapping) else None
     parts = urlsplit(str(location))
@@ -110,7 +104,8 @@ def _checked_url(url: str, root: Node) -> str:
         parts = urlsplit(url)
         usable = bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError as error:
-        raise root.fault(f"the server {url!r} is no URL ({error}): {_GIVE_BASE_URL}") from error
+        # Neither the URL nor what is wrong with it: it may have a password in it.
+        raise root.fault(f"the server is no URL: {_GIVE_BASE_URL}") from error
     if "@" in parts.netloc or parts.query or parts.fragment or not usable:
         raise root.fault(
             f"the server {without_secrets(url)!r} has a user, a password, a query or a fragment, "
@@ -132,9 +127,14 @@ def _first_server(root: Node) -> str:
     return _TEMPLATE.sub(lambda match: values[match[1]], server.url)
 
 
-def _same_host(url: str, location: str) -> bool:
-    """Return whether a URL is on the host that the document was read from."""
-    return is_url(location) and urlsplit(url).netloc == urlsplit(location).netloc.rpartition("@")[2]
+def _is_on_private_host(url: str, location: str) -> bool:
+    """Return whether a URL is on the host that the document was read from, and that is private.
+
+    A public host is not trusted to stay one: its name may lead to a private address later.
+    """
+    host = urlsplit(location).netloc.rpartition("@")[2]
+    same = is_url(location) and urlsplit(url).netloc == host
+    return same and has_private_address(urlsplit(url).hostname or "")
 
 
 def _connection(root: Node, source: str) -> dict[str, dict[str, str]]:

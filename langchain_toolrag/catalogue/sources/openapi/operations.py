@@ -14,11 +14,9 @@ from langchain_toolrag.catalogue.document import tool_id
 from langchain_toolrag.catalogue.names import split_words
 from langchain_toolrag.catalogue.sources.openapi.arguments import checked, read_arguments
 from langchain_toolrag.catalogue.sources.openapi.document import Node
+from langchain_toolrag.catalogue.sources.openapi.request import READING_METHODS
 from langchain_toolrag.catalogue.sources.stored import StoredTool
 from langchain_toolrag.errors import SourceError
-
-READING_METHODS = ("GET", "HEAD")
-"""Methods that change nothing, by HTTP's own rules."""
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 _IDEMPOTENT = ("GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE")

@@ -16,6 +16,9 @@ from urllib.parse import quote, unquote
 from langchain_toolrag.catalogue.sources.openapi.media import FORM, MULTIPART, is_json
 from langchain_toolrag.catalogue.sources.stored import StoredTool
 
+READING_METHODS = ("GET", "HEAD")
+"""Methods that change nothing, by HTTP's own rules."""
+
 _TEMPLATE = re.compile(r"\{([^{}]+)\}")
 _SEPARATORS = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
 

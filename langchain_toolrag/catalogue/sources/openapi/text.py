@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
 
 from langchain_toolrag.errors import SourceError
 
+_MOST_VALUES = (
+    20_000_000  # Once aliases are written out; the largest public document has 2 million.
+)
+_JSON_TAGS = frozenset(
+    f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map")
+)
 _KEPT_TAGS = ("tag:yaml.org,2002:null", "tag:yaml.org,2002:merge")
 # What a plain word must look like to be more than text, and what it can begin with.
 _RULES_1_2 = (
@@ -48,7 +55,9 @@ def parse_text(text: str, source: str) -> Any:
 def _as_yaml(text: str, source: str, fault: json.JSONDecodeError) -> Any:
     """Read what is not JSON; if it is not YAML either, its first character says what was meant."""
     try:
-        return _yaml(text)
+        value = _yaml(text)
+        _check_aliases(value)
+        return value
     except yaml.YAMLError as error:
         if text.lstrip()[:1] == "{":
             raise SourceError(source, f"not JSON: {fault.msg}", line=fault.lineno) from fault
@@ -75,7 +84,17 @@ def _loader_class() -> Any:
     for tag, pattern, firsts in _RULES_1_2:
         for first in firsts:
             resolvers.setdefault(first, []).append((tag, re.compile(pattern)))
-    members = {"yaml_implicit_resolvers": resolvers, "construct_mapping": _mapping}
+    # Not `!!binary`, `!!set` and the like, which make what JSON does not have.
+    constructors = {
+        tag: construct
+        for tag, construct in base.yaml_constructors.items()
+        if tag is None or tag in _JSON_TAGS
+    }
+    members = {
+        "yaml_implicit_resolvers": resolvers,
+        "yaml_constructors": constructors,
+        "construct_mapping": _mapping,
+    }
     return type("OpenApiLoader", (base,), members)
 
 
@@ -86,6 +105,23 @@ def _mapping(loader: Any, node: yaml.MappingNode, deep: bool = False) -> dict[st
         if not isinstance(key, yaml.ScalarNode):
             raise yaml.MarkedYAMLError(problem="wanted text as a key", problem_mark=key.start_mark)
     return {key.value: loader.construct_object(value, deep=deep) for key, value in node.value}
+
+
+def _check_aliases(value: Any) -> None:
+    """Refuse what aliases (`*name`) make endless, or so large that nobody could write it out."""
+    counts: dict[int, int] = {}
+
+    def count(one: Any) -> int:
+        if not isinstance(one, (dict, list)):
+            return 1
+        if id(one) not in counts:
+            counts[id(one)] = _MOST_VALUES  # What it is for as long as it holds itself.
+            within: Iterable[Any] = one.values() if isinstance(one, dict) else one
+            counts[id(one)] = 1 + sum(map(count, within))
+        return counts[id(one)]
+
+    if count(value) > _MOST_VALUES:
+        raise ValueError("its aliases (*name) make it endless, or too large to be read")
 
 
 def _yaml_fault(error: yaml.YAMLError, source: str) -> SourceError:
