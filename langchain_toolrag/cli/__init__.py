@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ _COMMANDS = (
     usage,
 )
 _FAILED = 1  # argparse itself exits with 2 for a malformed command line.
+_INTERRUPTED = 130  # As a shell says it of a process that SIGINT ended.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,8 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The command line without the program's name; None for the process's.
 
     Returns:
-        The exit status: 0, or 1 after an error that is printed.
+        The exit status: 0, 1 after an error that is printed, or 130 after an interrupt.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # Names and descriptions come in all scripts.
+        sys.stdout.reconfigure(errors="backslashreplace")
     parsed = _parser().parse_args(arguments)
     try:
         status: int = parsed.run(parsed)
@@ -54,6 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ToolRAGError as error:
         print(f"toolrag: {error}", file=sys.stderr)
         return _FAILED
+    except KeyboardInterrupt:
+        print("toolrag: interrupted", file=sys.stderr)
+        return _INTERRUPTED
     except BrokenPipeError:  # The reader has seen enough, as in `toolrag ... | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _FAILED

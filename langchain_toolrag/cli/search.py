@@ -16,7 +16,7 @@ from langchain_toolrag.cli.arguments import (
     at_least_one,
     model_of,
 )
-from langchain_toolrag.cli.directory import rag_over
+from langchain_toolrag.cli.directory import rag_over, shown_warnings
 from langchain_toolrag.cli.progress import progress_bar
 from langchain_toolrag.search.finding import closest_names
 from langchain_toolrag.toolrag import ToolRAG
@@ -59,7 +59,7 @@ def register(commands: Commands) -> None:
 
 
 def _search(arguments: argparse.Namespace) -> int:
-    with _rag(arguments) as rag:
+    with shown_warnings(), _rag(arguments) as rag:
         if not arguments.lexical:
             with progress_bar("embedding") as advance:
                 rag.index(progress=advance)

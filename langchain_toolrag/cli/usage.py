@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.cli.arguments import Commands
+from langchain_toolrag.errors import SourceError
 from langchain_toolrag.types import ToolId
 from langchain_toolrag.usage.files import usage_files
 from langchain_toolrag.usage.reading import Skipped, read_usage
@@ -55,10 +57,16 @@ def _usage(arguments: argparse.Namespace) -> int:
 
 
 def _log(data: Path) -> _Log:
-    if any(usage_files(data)):
-        return _Log(data, ())
+    try:
+        if any(usage_files(data)):
+            return _Log(data, ())
+    except OSError as error:
+        raise SourceError(str(data), f"cannot be read: {error.strerror}") from error
     directory = ToolDirectory(data)
-    return _Log(directory.usage, tuple(tool.id for tool in directory.tools()))
+    catalogue = tuple(tool.id for tool in directory.tools())
+    if directory.usage.is_dir() and not os.access(directory.usage, os.R_OK | os.X_OK):
+        raise SourceError(str(directory.usage), "cannot be read: Permission denied")
+    return _Log(directory.usage, catalogue)
 
 
 def _as_json(summary: UsageSummary, skipped: Skipped) -> dict[str, Any]:

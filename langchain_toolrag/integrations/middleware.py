@@ -132,15 +132,8 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         self.search_tool = None if self._mode == "off" else self._search_tool()
         if search_prompt and self.search_tool is None:
             raise ValueError("search_prompt is given without search_tool: there is nothing to say")
-        if provider not in ("auto", "off"):
-            raise ValueError(f"provider is {provider!r}; wanted 'auto' or 'off'")
-        if provider == "auto" and unknown_tool == "suggest":
-            raise ValueError(
-                "unknown_tool='suggest' refuses tools that were not selected, and "
-                "provider='auto' has the model see some of them: use one of the two"
-            )
         self._announces = search_prompt
-        self._defers = provider == "auto"
+        self._defers = _defers(provider, unknown_tool)
         self._deferred = DeferredTools()
         self._claimed: frozenset[str] | None = None
         self._twins_tools: set[str] = set()
@@ -353,6 +346,18 @@ if hasattr(middleware_module, "TracePolicy"):  # Newer than our oldest LangChain
     ToolRAGMiddleware.trace_policy = middleware_module.TracePolicy(
         process_inputs=middleware_module.omit_payload
     )
+
+
+def _defers(provider: ProviderSearch, unknown_tool: UnknownTool) -> bool:
+    """Return whether tools are deferred, or refuse what contradicts itself."""
+    if provider not in ("auto", "off"):
+        raise ValueError(f"provider is {provider!r}; wanted 'auto' or 'off'")
+    if provider == "auto" and unknown_tool == "suggest":
+        raise ValueError(
+            "unknown_tool='suggest' refuses tools that were not selected, and provider='auto' "
+            "has the model see some of them: use one of the two"
+        )
+    return provider == "auto"
 
 
 def _extended(message: SystemMessage | None, said: str) -> SystemMessage | None:

@@ -36,68 +36,7 @@ def document() -> dict[str, Any]:
         The document. What it holds is not to be changed.
     """
     schemas: dict[str, Any] = {}
-    paths = {
-        "/v1/search": {
-            "post": _operation(
-                schemas, "search", "Find tools", bodies.SearchBody, bodies.SearchAnswer
-            )
-        },
-        "/v1/rank": {
-            "post": _operation(
-                schemas,
-                "rank",
-                "Rank tools that the caller brings or names",
-                bodies.RankBody,
-                bodies.RankAnswer,
-                _NOT_THERE,
-            )
-        },
-        "/v1/call": {
-            "post": _operation(
-                schemas, "call", "Call a tool", bodies.CallBody, bodies.CallAnswer, _NOT_THERE
-            )
-        },
-        "/v1/feedback": {
-            "post": _operation(
-                schemas,
-                "feedback",
-                "Tell how a call went that the caller made itself",
-                bodies.FeedbackBody,
-                bodies.FeedbackAnswer,
-                _NOT_THERE,
-            )
-        },
-        "/v1/explain": {
-            "post": _operation(
-                schemas,
-                "explain",
-                "Select tools for a conversation and say why",
-                bodies.ExplainBody,
-                bodies.ExplainAnswer,
-            )
-        },
-        "/v1/map": {
-            "get": _operation(schemas, "map", "Where tools are on a plane", None, bodies.MapAnswer),
-            "post": _operation(
-                schemas,
-                "place",
-                "Where a request is on the plane of the tools",
-                bodies.MapBody,
-                bodies.PlaceAnswer,
-                {"503": "Requests cannot be embedded now"},
-            ),
-        },
-        "/v1/lint": {"get": _operation(schemas, "lint", "Lint the tools", None, bodies.LintAnswer)},
-        "/v1/recent": {"get": _recent(schemas)},
-        "/v1/tools": {"get": _listing(schemas)},
-        "/v1/tools/{id}": {"get": _one_tool(schemas)},
-        "/healthz": {"get": _open(_health(schemas))},
-        "/livez": {
-            "get": _open(_operation(schemas, "live", "Whether it answers", None, bodies.LiveAnswer))
-        },
-        "/metrics": {"get": _text(schemas, "metrics", "Counts, in Prometheus' form")},
-        "/openapi.json": {"get": _text(schemas, "openapi", "This document")},
-    }
+    paths = {**_searching(schemas), **_inspecting(schemas), **_serving(schemas)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "toolrag", "version": version("langchain-toolrag")},
@@ -110,6 +49,65 @@ def document() -> dict[str, Any]:
             },
         },
         "security": [{}, {"bearer": []}, {"key": []}],
+    }
+
+
+def _searching(schemas: dict[str, Any]) -> dict[str, Any]:
+    """Return the paths of searches and calls."""
+
+    def post(identity: str, summary: str, body: type[BaseModel], answer: Any) -> dict[str, Any]:
+        return {"post": _operation(schemas, identity, summary, body, answer, _NOT_THERE)}
+
+    search = _operation(schemas, "search", "Find tools", bodies.SearchBody, bodies.SearchAnswer)
+    return {
+        "/v1/search": {"post": search},
+        "/v1/rank": post(
+            "rank",
+            "Rank tools that the caller brings or names",
+            bodies.RankBody,
+            bodies.RankAnswer,
+        ),
+        "/v1/call": post("call", "Call a tool", bodies.CallBody, bodies.CallAnswer),
+        "/v1/feedback": post(
+            "feedback",
+            "Tell how a call went that the caller made itself",
+            bodies.FeedbackBody,
+            bodies.FeedbackAnswer,
+        ),
+        "/v1/tools": {"get": _listing(schemas)},
+        "/v1/tools/{id}": {"get": _one_tool(schemas)},
+    }
+
+
+def _inspecting(schemas: dict[str, Any]) -> dict[str, Any]:
+    """Return the paths that the inspector asks."""
+    why = "Select tools for a conversation and say why"
+    explain = _operation(schemas, "explain", why, bodies.ExplainBody, bodies.ExplainAnswer)
+    place = _operation(
+        schemas,
+        "place",
+        "Where a request is on the plane of the tools",
+        bodies.MapBody,
+        bodies.PlaceAnswer,
+        {"503": "Requests cannot be embedded now"},
+    )
+    tools = _operation(schemas, "map", "Where tools are on a plane", None, bodies.MapAnswer)
+    return {
+        "/v1/explain": {"post": explain},
+        "/v1/map": {"get": tools, "post": place},
+        "/v1/lint": {"get": _operation(schemas, "lint", "Lint the tools", None, bodies.LintAnswer)},
+        "/v1/recent": {"get": _recent(schemas)},
+    }
+
+
+def _serving(schemas: dict[str, Any]) -> dict[str, Any]:
+    """Return the paths that say how the server is doing."""
+    live = _operation(schemas, "live", "Whether it answers", None, bodies.LiveAnswer)
+    return {
+        "/healthz": {"get": _open(_health(schemas))},
+        "/livez": {"get": _open(live)},
+        "/metrics": {"get": _text(schemas, "metrics", "Counts, in Prometheus' form")},
+        "/openapi.json": {"get": _text(schemas, "openapi", "This document")},
     }
 
 

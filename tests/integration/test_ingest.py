@@ -17,7 +17,9 @@ from mcp_running import HttpServer, command, odd
 
 from langchain_toolrag import cli
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
+from langchain_toolrag.catalogue.sources.python_tools import read_python
 from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, StoredTool
+from langchain_toolrag.errors import SourceError
 from langchain_toolrag.index import embedding
 
 pytestmark = pytest.mark.usefixtures("encoded")
@@ -294,7 +296,7 @@ class TestIngestingPython:
             ("sums.py:NONE", "holds no tool that can be run"),
             ("sums.py:OTHER", "has no attribute 'OTHER'"),
             ("none.py:ALL", "cannot be imported"),
-            ("sums", "wanted a .json or .jsonl file, file.py:ATTRIBUTE or module:attribute"),
+            ("sums", "wanted MODULE:ATTRIBUTE or FILE.py:ATTRIBUTE"),
         ],
     )
     def test_what_holds_no_tools_is_an_error(self, toolrag, location, message):
@@ -346,6 +348,13 @@ class TestReadingTheDirectory:
         assert status == 0
         assert out.splitlines()[1].startswith("weather/get_weather")
         assert encoded == ["weather in a city"]
+
+    def test_search_says_why_it_has_to_embed_again_each_time(self, toolrag, data):
+        shutil.rmtree(f"{data}/cache")
+        Path(data, "cache").write_text("in the way")
+        status, _, err = toolrag("search", "weather in a city", "--data", data)
+        assert status == 0
+        assert "vectors are kept in memory" in err
 
     def test_search_takes_tools_or_a_directory_and_not_both(self, toolrag, data):
         for given in ([], ["--data", data, "--tools", "x.json"]):
@@ -421,3 +430,34 @@ class TestCalling:
 
     def test_what_is_destructive_is_called_once_that_is_allowed(self, toolrag, data):
         assert toolrag("call", "odd/wipe", "--data", data, "--allow-write")[:2] == (0, "gone\n")
+
+
+class TestModulesThatAreNoSource:
+    @pytest.mark.parametrize("location", ["tools", "tools:", ":TOOLS", ""])
+    def test_a_location_without_module_or_attribute_says_what_is_wanted(self, location, tmp_path):
+        with pytest.raises(SourceError, match=r"wanted MODULE:ATTRIBUTE or FILE\.py:ATTRIBUTE"):
+            read_python(location)
+
+    def test_a_module_that_ends_the_process_is_an_error_like_any_other(self, tmp_path):
+        (tmp_path / "ending.py").write_text("raise SystemExit(3)\n")
+        with pytest.raises(SourceError, match="cannot be imported: SystemExit: 3"):
+            read_python(f"{tmp_path / 'ending.py'}:TOOLS")
+
+
+def test_an_interrupted_command_says_so_and_ends_as_shells_expect(monkeypatch, capsys):
+    def interrupted(*given, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("langchain_toolrag.cli.list_tools.ToolDirectory", interrupted)
+    assert cli.main(["list", "--data", "x"]) == 130
+    assert capsys.readouterr().err == "toolrag: interrupted\n"
+
+
+def test_a_directory_that_cannot_be_looked_into_is_an_error(monkeypatch, tmp_path, capsys):
+    def refused(self, **named):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.stat", refused)
+    for name in ("list", "status", "usage"):
+        assert cli.main([name, "--data", str(tmp_path)]) == 1
+    assert "cannot be read: Permission denied" in capsys.readouterr().err

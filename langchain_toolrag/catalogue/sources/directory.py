@@ -81,7 +81,7 @@ class ToolDirectory:
         Raises:
             SourceError: If nothing was ingested here, or the directory is a newer version's.
         """
-        if not self._sources.exists():
+        if not _is_there(self._sources):
             raise SourceError(
                 str(self.path),
                 "holds no ingested tools (no sources.json); ingest some with "
@@ -151,13 +151,13 @@ class ToolDirectory:
 
         An ingest that is killed leaves `sources.json` alone, never `tools.jsonl` alone.
         """
-        if not self._sources.exists() and self._tools.exists():
+        if not _is_there(self._sources) and _is_there(self._tools):
             raise SourceError(
                 str(self._tools),
                 "is there without the sources.json that an ingest writes beside it, and would be "
                 "lost: move it away, or ingest into another directory",
             )
-        return self._sources.exists()
+        return _is_there(self._sources)
 
     def _read_sources(self) -> dict[str, StoredSource]:
         value = read_json(self._sources)
@@ -174,7 +174,7 @@ class ToolDirectory:
         return {name: _source(name, each, place) for name, each in value["sources"].items()}
 
     def _read_tools(self) -> list[StoredTool]:
-        if not self._tools.exists():
+        if not _is_there(self._tools):
             return []
         tools: dict[ToolId, StoredTool] = {}
         for line in read_lines(self._tools):
@@ -274,6 +274,17 @@ def _changes(old: Sequence[StoredTool], new: Sequence[StoredTool]) -> Changes:
         removed=tuple(name for name in before if name not in after),
         kept=tuple(name for name in after if name in same),
     )
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether a file is there; a directory that may not be entered is an error."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise SourceError(str(path), f"cannot be read: {error.strerror}") from error
+    return True
 
 
 def _source(name: str, value: Any, place: str) -> StoredSource:

@@ -75,8 +75,8 @@ def _module(location: str, folder: Path) -> ModuleType:
         return _module_of_file(path)
     except SyntaxError as error:
         raise SourceError(location, f"syntax error: {error.msg}", line=error.lineno) from error
-    # The user's module may raise anything while it is imported.
-    except Exception as error:
+    # The user's module may raise anything while it is imported, or want to end the process.
+    except (Exception, SystemExit) as error:
         problem = f"cannot be imported: {type(error).__name__}: {error}"
         raise SourceError(location, problem) from error
     finally:

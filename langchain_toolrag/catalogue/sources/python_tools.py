@@ -36,7 +36,9 @@ def read_python(location: str, *, name: str | None = None) -> Listing:
         SourceError: If there are none, or two have one name.
         InvalidToolError: If something is no tool.
     """
-    source = checked_name(name or _own_name(location), location)
+    if not all(location.rpartition(":")):
+        raise SourceError(location, "wanted MODULE:ATTRIBUTE or FILE.py:ATTRIBUTE")
+    source = checked_name(_own_name(location) if name is None else name, location)
     entries = [entry for entry in _entries(location, None) if entry.runnable is not None]
     if not entries:
         raise SourceError(location, "holds no tool that can be run")

@@ -1,5 +1,6 @@
 import argparse
 import json
+import os
 
 import pytest
 
@@ -90,3 +91,9 @@ def test_a_log_alone_is_read_without_a_catalogue(directory, write, search, capsy
 def test_a_directory_that_is_neither_is_an_error_that_says_so(tmp_path):
     with pytest.raises(SourceError, match="holds no ingested tools"):
         run("--data", tmp_path / "nowhere")
+
+
+def test_a_log_that_may_not_be_read_is_not_taken_for_an_empty_one(used, directory, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)  # For root all can be read.
+    with pytest.raises(SourceError, match=f"{directory}: cannot be read"):
+        run("--data", used)
