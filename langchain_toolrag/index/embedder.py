@@ -177,7 +177,7 @@ class Embedder:
         model = self.embeddings
         try:
             raw = (
-                [model.embed_query(text)]
+                [model.embed_query(_encodable(text))]
                 if len(texts) == 1
                 else model.embed_documents(self._as_tools(texts))
             )
@@ -196,7 +196,7 @@ class Embedder:
         model = self.embeddings
         try:
             raw = (
-                [await model.aembed_query(text)]
+                [await model.aembed_query(_encodable(text))]
                 if len(texts) == 1
                 else await model.aembed_documents(self._as_tools(texts))
             )
@@ -235,7 +235,7 @@ class Embedder:
         return list(dict.fromkeys((text, *unknown)))
 
     def _as_tools(self, texts: Sequence[str]) -> list[str]:
-        return [self._written(text) or text for text in texts]
+        return [_encodable(self._written(text) or text) for text in texts]
 
     def _made(self, texts: Sequence[str], raw: Sequence[Any]) -> Vector:
         """Check the vectors of queries, keep them, and return the first."""
@@ -274,7 +274,7 @@ class Embedder:
     def _batch(self, batch: list[str]) -> dict[str, Vector]:
         self.raise_if_resting()
         try:
-            raw = self.embeddings.embed_documents(batch)
+            raw = self.embeddings.embed_documents([*map(_encodable, batch)])
         except Exception as error:
             raise self._failed(error) from error
         unit = self._worked(lambda: self._checked(raw, len(batch)))
@@ -309,3 +309,11 @@ class Embedder:
         """Raise the EmbeddingError of the last failure, if that was a short while ago."""
         if self._failure is not None and time.monotonic() < self._rested_at:
             raise EmbeddingError(str(self._failure))
+
+
+def _encodable(text: str) -> str:
+    """Return a text as UTF-8 can hold it: half a surrogate pair becomes a question mark.
+
+    A server that refuses it would otherwise put the model to rest for everybody.
+    """
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

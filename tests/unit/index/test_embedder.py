@@ -303,3 +303,24 @@ class TestQueriesThatAreAskedTogether:
         embedder = Embedder(MiniLMEmbeddings())
         assert embedder.query(self.PARTS[0], self.PARTS) == pytest.approx([0.6, 0.8])
         assert embedder.query(self.PARTS[1], self.PARTS).tolist() == [0.0, 1.0]
+
+
+class _AsOverTheWire(HashingEmbeddings):
+    """Takes only what can be sent, as a model behind an endpoint does."""
+
+    def embed_documents(self, texts):
+        "".join(texts).encode()
+        return super().embed_documents(texts)
+
+    def embed_query(self, text):
+        text.encode()
+        return super().embed_query(text)
+
+
+@pytest.mark.parametrize("text", ["half a pair \ud83d", "\udfff", "naïve 日本 😀"])
+async def test_half_a_surrogate_pair_is_no_reason_for_a_model_to_fail(text):
+    embedder = Embedder(_AsOverTheWire())
+    vector = embedder.query(text)
+    assert (await Embedder(_AsOverTheWire()).aquery(text) == vector).all()
+    assert list(embedder.documents([text])) == [text]
+    assert embedder.failure == ""
