@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.prebuilt import ToolRuntime
+from pydantic import BaseModel, ConfigDict
 
 from langchain_toolrag.catalogue.catalogue import Catalogue, Entry
 from langchain_toolrag.errors import DuplicateToolError
@@ -40,6 +41,21 @@ _DESCRIPTION = (
 )
 
 _Answer: TypeAlias = tuple[str, dict[str, Any]]
+
+
+class _Arguments(BaseModel):
+    """What a search tool is called with.
+
+    LangGraph gives `runtime`, which is hidden from the model only where it is annotated as just
+    that. Outside a graph there is none. In a function's signature Python 3.10 would read a default
+    of None as Optional.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    query: str
+    max_results: int | None = None
+    runtime: ToolRuntime[Any, Any] = None  # type: ignore[assignment]
 
 
 class SearchTool(StructuredTool):
@@ -90,23 +106,12 @@ def create_search_tool(
         """Models ask for 0 or 1,000 as well."""
         return default if asked is None else min(max(1, asked), _MOST_RESULTS)
 
-    # LangGraph gives `runtime`, which is no argument of the model's only where it is annotated as
-    # just that; outside a graph there is none.
-
-    def search(
-        query: str,
-        max_results: int | None = None,
-        runtime: ToolRuntime[Any, Any] = None,  # type: ignore[assignment]
-    ) -> _Answer:
+    def search(query: str, max_results: int | None = None, runtime: Any = None) -> _Answer:
         admitted = _filter(filter, runtime)
         finding = rag.find(query, within(max_results), admitted)
         return answer(query, finding, _known(rag, admitted, runtime, messages_key))
 
-    async def asearch(
-        query: str,
-        max_results: int | None = None,
-        runtime: ToolRuntime[Any, Any] = None,  # type: ignore[assignment]
-    ) -> _Answer:
+    async def asearch(query: str, max_results: int | None = None, runtime: Any = None) -> _Answer:
         admitted = _filter(filter, runtime)
         finding = await rag.afind(query, within(max_results), admitted)
         return answer(query, finding, _known(rag, admitted, runtime, messages_key))
@@ -116,6 +121,7 @@ def create_search_tool(
         coroutine=asearch,
         name=name,
         description=_DESCRIPTION,
+        args_schema=_Arguments,
         response_format="content_and_artifact",
     )
 
