@@ -548,5 +548,7 @@ class TestPaths:
 
         for path, method, answer in answers:
             responses = document()["paths"][path][method]["responses"]
-            schema = responses[str(answer.status_code)]["content"]["application/json"]["schema"]
+            schema = responses[str(int(answer.status_code))]["content"]["application/json"][
+                "schema"
+            ]
             Draft202012Validator({**document(), **schema}).validate(answer.json())
