@@ -1,9 +1,10 @@
-"""Bytes in -> a file that is there whole or not at all out."""
+"""Bytes in -> a file that has them whole or not at all out."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from io import FileIO
 from pathlib import Path
 
 
@@ -27,4 +28,25 @@ def write_whole(path: Path, content: bytes) -> None:
     except OSError:
         with contextlib.suppress(OSError):
             part.unlink()
+        raise
+
+
+def write_or_undo(file: FileIO, content: bytes, end: int) -> None:
+    """Write everything at the end of a file, or cut it off at `end` again.
+
+    Args:
+        file: An open file, unbuffered.
+        content: What to write.
+        end: Where the file ended before.
+
+    Raises:
+        OSError: If it cannot be written; the file is as it was, if it can be cut off.
+    """
+    remaining = memoryview(content)
+    try:
+        while remaining:
+            remaining = remaining[file.write(remaining) :]
+    except OSError:
+        with contextlib.suppress(OSError):
+            file.truncate(end)
         raise

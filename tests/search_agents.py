@@ -72,6 +72,11 @@ def toolrag(options=TWO, tools=None):
     return ToolRAG(given, embeddings=HashingEmbeddings(), options=options)
 
 
+def answers(result):
+    """What tools answered."""
+    return [message for message in result["messages"] if message.type == "tool"]
+
+
 def _middleware(model, rag, *, middleware=(), search_prompt=False, **given):
     compiled = {key: given.pop(key) for key in _COMPILED if key in given}
     ours = ToolRAGMiddleware(rag=rag, search_prompt=search_prompt, **given)

@@ -13,6 +13,8 @@ from langchain_toolrag.catalogue.sources.directory_tools import definitions
 from langchain_toolrag.cli.arguments import model_of
 from langchain_toolrag.toolrag import ToolRAG
 
+_DESCRIPTION = 80  # Characters of a description in a table.
+
 
 def add_data_argument(command: argparse.ArgumentParser) -> None:
     """Add which directory to read."""
@@ -24,6 +26,12 @@ def add_data_argument(command: argparse.ArgumentParser) -> None:
 def printable(text: str) -> str:
     """Return a server's words without what would move a terminal's cursor or change its colours."""
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def first_words(description: str) -> str:
+    """Return as much of a description as a line of a table has room for, printable."""
+    line = printable(" ".join(description.split()))
+    return line if len(line) <= _DESCRIPTION else f"{line[: _DESCRIPTION - 1]}…"
 
 
 @contextmanager

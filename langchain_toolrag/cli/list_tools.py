@@ -10,10 +10,8 @@ from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.directory_records import as_json
 from langchain_toolrag.catalogue.sources.stored import StoredTool
 from langchain_toolrag.cli.arguments import Commands
-from langchain_toolrag.cli.directory import add_data_argument, printable
+from langchain_toolrag.cli.directory import add_data_argument, first_words, printable
 from langchain_toolrag.errors import SourceError
-
-_DESCRIPTION = 80  # Characters of a description in the table.
 
 
 def register(commands: Commands) -> None:
@@ -44,11 +42,6 @@ def _list(arguments: argparse.Namespace) -> int:
 def _as_table(tools: Sequence[StoredTool]) -> str:
     if not tools:
         return "no tools"
-    rows = [(printable(tool.id), _shown(tool.description)) for tool in tools]
+    rows = [(printable(tool.id), first_words(tool.description)) for tool in tools]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:{width}}  {description}".rstrip() for name, description in rows)
-
-
-def _shown(description: str) -> str:
-    line = printable(" ".join(description.split()))
-    return line if len(line) <= _DESCRIPTION else f"{line[: _DESCRIPTION - 1]}…"

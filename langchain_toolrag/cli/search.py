@@ -16,13 +16,11 @@ from langchain_toolrag.cli.arguments import (
     at_least_one,
     model_of,
 )
-from langchain_toolrag.cli.directory import rag_over, shown_warnings
+from langchain_toolrag.cli.directory import first_words, printable, rag_over, shown_warnings
 from langchain_toolrag.cli.progress import progress_bar
 from langchain_toolrag.search.finding import closest_names
 from langchain_toolrag.toolrag import ToolRAG
 from langchain_toolrag.types import Finding, Hit
-
-_DESCRIPTION = 80  # Characters of a description in the table.
 
 
 def register(commands: Commands) -> None:
@@ -100,7 +98,7 @@ def _as_json(finding: Finding, rag: ToolRAG) -> dict[str, Any]:
 def _as_table(finding: Finding, rag: ToolRAG, *, by_id: bool) -> str:
     """Return the tools found; those of a directory by their ids, which `toolrag call` takes."""
     names = [
-        hit.id if by_id else rag.catalogue.entries[hit.id].document.bound_name
+        printable(hit.id) if by_id else rag.catalogue.entries[hit.id].document.bound_name
         for hit in finding.hits
     ]
     width = max(map(len, ["tool", *names]))
@@ -125,6 +123,5 @@ def _closest(finding: Finding, rag: ToolRAG) -> list[str]:
 
 
 def _row(name: str, hit: Hit, rag: ToolRAG, width: int) -> str:
-    line = " ".join(rag.catalogue.entries[hit.id].document.description.split())
-    shown = line if len(line) <= _DESCRIPTION else f"{line[: _DESCRIPTION - 1]}…"
-    return f"{name:{width}}  {hit.score:>6.3f}  {shown}"
+    description = rag.catalogue.entries[hit.id].document.description
+    return f"{name:{width}}  {hit.score:>6.3f}  {first_words(description)}"

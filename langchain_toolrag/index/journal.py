@@ -10,11 +10,10 @@ import contextlib
 import os
 import struct
 import zlib
-from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
-from langchain_toolrag.atomic import write_whole
+from langchain_toolrag.atomic import write_or_undo, write_whole
 from langchain_toolrag.errors import StaleIndexError
 from langchain_toolrag.index.cache_files import (
     FORMAT,
@@ -81,7 +80,7 @@ class JournalFile(CacheFile):
         content = block if end else _header(identity) + block
         with self.path.open("ab", buffering=0) as file:
             file.truncate(end)  # What stands behind was left by a process that died.
-            _write_or_undo(file, content, end)
+            write_or_undo(file, content, end)
         return Position(identity, end + len(content), vectors + len(table.keys))
 
     def remove(self) -> None:
@@ -172,15 +171,3 @@ def _blocks(content: bytes, dim: int | None) -> tuple[list[Table], int, str]:
             return tables, end, str(error)
         dim, end = tables[-1].rows.shape[1], stop
     return tables, end, ""
-
-
-def _write_or_undo(file: FileIO, content: bytes, end: int) -> None:
-    """Write everything at the end of a file, or cut it off at `end` again."""
-    remaining = memoryview(content)
-    try:
-        while remaining:
-            remaining = remaining[file.write(remaining) :]
-    except OSError:
-        with contextlib.suppress(OSError):
-            file.truncate(end)
-        raise

@@ -176,8 +176,9 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> _Answer:
         """Select tools, then call the model with them."""
-        selection = self.rag.select(request.messages, **self._arguments(request))
-        return self._answer(handler(self._prepared(request, selection)), request, selection)
+        ours, others = self._divided(request)
+        selection = self.rag.select(ours.messages, **self._arguments(ours))
+        return self._answer(handler(self._prepared(ours, others, selection)), ours, selection)
 
     async def awrap_model_call(
         self,
@@ -185,9 +186,10 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> _Answer:
         """Do what `wrap_model_call` does, without blocking the event loop."""
-        selection = await self.rag.aselect(request.messages, **self._arguments(request))
-        prepared = self._prepared(request, selection)
-        return self._answer(await handler(prepared), request, selection)
+        ours, others = self._divided(request)
+        selection = await self.rag.aselect(ours.messages, **self._arguments(ours))
+        prepared = self._prepared(ours, others, selection)
+        return self._answer(await handler(prepared), ours, selection)
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
@@ -222,15 +224,18 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         """Forget a lock that a thread of the parent process may hold for ever."""
         self._adopting = threading.Lock()
 
-    def _prepared(self, request: ModelRequest[Any], selection: Selection) -> ModelRequest[Any]:
+    def _prepared(
+        self,
+        request: ModelRequest[Any],
+        others: Sequence[BaseTool | dict[str, Any]],
+        selection: Selection,
+    ) -> ModelRequest[Any]:
         """Return the request with what was selected, and with what is not ours to select."""
-        shown = self._selectable(request)
-        prepared = with_selected(request.override(tools=shown), selection)
+        prepared = with_selected(request, selection)
         native = native_search(request.model) if self._defers and self._claimed is None else None
-        alone = [tool for tool in request.tools if self._is_others(tool)]
-        tools = [*alone, *prepared.tools]
+        tools = [*others, *prepared.tools]
         if native is not None:
-            tools = self._with_deferred(request, tools, shown, native)
+            tools = self._with_deferred(request, tools, native)
         elif self._announces:
             said = self._said(request)
             prepared = prepared.override(system_message=_extended(request.system_message, said))
@@ -248,16 +253,11 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
         return search_prompt(self.rag, filter=admitted, tool_name=self.search_tool.name)
 
     def _with_deferred(
-        self,
-        request: ModelRequest[Any],
-        bound: Sequence[Tool],
-        shown: Sequence[BaseTool | dict[str, Any]],
-        native: NativeSearch,
+        self, request: ModelRequest[Any], bound: Sequence[Tool], native: NativeSearch
     ) -> list[Any]:
         """Return tools with all that the caller may see beside them, deferred."""
-        permitted = bindable(
-            self.rag.catalogue, self._available(shown), filter_of(self._filter, request.runtime)
-        )
+        admitted = filter_of(self._filter, request.runtime)
+        permitted = bindable(self.rag.catalogue, self._available(request.tools), admitted)
         chosen = chosen_names(request.tool_choice)
         kept = [t for t in bound if not isinstance(t, SearchTool) or tool_name(t) in chosen]
         return self._deferred.with_deferred(
@@ -268,21 +268,27 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
             required=chosen,
         )
 
-    def _selectable(self, request: ModelRequest[Any]) -> list[BaseTool | dict[str, Any]]:
-        return [tool for tool in request.tools if not self._is_others(tool)]
+    def _divided(
+        self, request: ModelRequest[Any]
+    ) -> tuple[ModelRequest[Any], list[BaseTool | dict[str, Any]]]:
+        """Return the request with the tools that are ours to select from, and the others.
 
-    def _is_others(self, tool: BaseTool | dict[str, Any]) -> bool:
-        """Whether another middleware selects or defers a tool, or the user defers it."""
-        others = self._twins_tools.union(self._claimed or ())
-        return is_deferred(tool) or tool_name(tool) in others
+        Others are those that another middleware selects or defers, or that the user defers.
+        """
+        claimed = self._twins_tools.union(self._claimed or ())
+        ours: list[BaseTool | dict[str, Any]] = []
+        others: list[BaseTool | dict[str, Any]] = []
+        for tool in request.tools:
+            is_others = is_deferred(tool) or tool_name(tool) in claimed
+            (others if is_others else ours).append(tool)
+        return request.override(tools=ours), others
 
     def _arguments(self, request: ModelRequest[Any]) -> dict[str, Any]:
-        shown = self._selectable(request)
         if self._adopts:
-            present = (tool for tool in shown if not isinstance(tool, SearchTool))
+            present = (tool for tool in request.tools if not isinstance(tool, SearchTool))
             self._adopt([tool for tool in present if isinstance(tool, BaseTool)])
         return {
-            "tools": self._available(shown),
+            "tools": self._available(request.tools),
             "previous": self._memory(request),
             "filter": filter_of(self._filter, request.runtime),
             "required": chosen_names(request.tool_choice),

@@ -15,7 +15,7 @@ from langchain_toolrag.errors import DuplicateToolError
 from langchain_toolrag.integrations.memory import bound_ids, in_front, read
 from langchain_toolrag.integrations.permissions import RuntimeFilter, filter_of
 from langchain_toolrag.integrations.search_answer import FRUITLESS_KEY, Known, answer
-from langchain_toolrag.selection.bindable import Filter, as_filter
+from langchain_toolrag.selection.bindable import as_filter
 from langchain_toolrag.toolrag import ToolRAG
 from langchain_toolrag.types import ToolFilter, ToolId
 
@@ -161,20 +161,19 @@ def search_mode(given: bool | SearchMode) -> SearchMode:
     return _MODES[given]
 
 
-def _filter(filter: RuntimeFilter | None, runtime: object) -> Filter | None:
+def _filter(filter: RuntimeFilter | None, runtime: object) -> ToolFilter | None:
     return as_filter(filter_of(filter, runtime))
 
 
-def _known(rag: ToolRAG, filter: Filter | None, runtime: Any, messages_key: str) -> Known:
+def _known(rag: ToolRAG, filter: ToolFilter | None, runtime: Any, messages_key: str) -> Known:
     state = getattr(runtime, "state", None)
-    admitted = as_filter(filter)
     entries: Mapping[ToolId, Entry] = rag.catalogue.entries
-    if admitted is not None:
-        entries = {i: entry for i, entry in entries.items() if admitted.admits(entry.document)}
+    if filter is not None:
+        entries = {i: entry for i, entry in entries.items() if filter.admits(entry.document)}
     return Known(
         entries,
         bound=bound_ids(state) or (),
-        unavailable=_unavailable(rag, admitted),
+        unavailable=_unavailable(rag, filter),
         places=_places(rag, state),
         tries=_fruitless(read(state, messages_key) or ()),
     )

@@ -49,17 +49,17 @@ def find(
     fused = yield from by_everything(query, max(CANDIDATES, cutoff.limit), filter, dense=dense)
     evidence, hits = fused.evidence, fused.hits
     named = [hit for hit in hits if hit.evidence.exact]
-    selected = parse_query(query).selected
-    if evidence.names_alone and (named or selected is not None):
+    parsed = parse_query(query)
+    if evidence.names_alone and (named or parsed.selected is not None):
         found = named if cutoff.k is None else named[: cutoff.k]
-        missing = yield from _missing(selected or (), filter)
+        missing = yield from _missing(parsed.selected or (), filter)
         return Finding(tuple(found), missing=missing, confidence=1.0 if found else 0.0)
     if evidence.server:
         listed = yield from _of_server(query, cutoff, filter, evidence.server, dense=dense)
         if listed.hits:
             return listed
     found = cutoff.apply(hits, average_score(evidence))
-    if _is_demand(parse_query(query)):
+    if _is_demand(parsed):
         found = hits[: cutoff.limit]
     return Finding(tuple(found), confidence=confidence(evidence, hits))
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from langchain_toolrag.atomic import write_or_undo
+
 _LOCK_SECONDS = 5.0  # Longer than any process needs to write what it has.
 _POLL_SECONDS = 0.005
 _OWNER_ALONE = 0o600
@@ -57,7 +59,7 @@ def append(path: Path, lines: bytes) -> None:
     with writing(path.parent), FileIO(path, "ab+", opener=_open) as file:
         end = file.seek(0, os.SEEK_END)
         content = lines if _ends_a_line(file, end) else b"\n" + lines
-        _write_or_undo(file, content, end)
+        write_or_undo(file, content, end)
 
 
 def _open(path: str, flags: int) -> int:
@@ -69,15 +71,3 @@ def _ends_a_line(file: FileIO, end: int) -> bool:
         return True
     file.seek(end - 1)
     return file.read(1) == b"\n"
-
-
-def _write_or_undo(file: FileIO, content: bytes, end: int) -> None:
-    """Write everything at the end of a file, or cut it off at `end` again."""
-    remaining = memoryview(content)
-    try:
-        while remaining:
-            remaining = remaining[file.write(remaining) :]
-    except OSError:
-        with contextlib.suppress(OSError):
-            file.truncate(end)
-        raise

@@ -9,6 +9,7 @@ from langchain.agents import create_agent
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
+from search_agents import AGENTS, toolrag
 
 from langchain_toolrag import (
     ToolRAG,
@@ -164,3 +165,21 @@ def model():
 @pytest.fixture
 def thread():
     return {"configurable": {"thread_id": "1"}}
+
+
+@pytest.fixture(scope="module")
+def five_hundred_tools():
+    """500 made-up tools, indexed; tests must not change it."""
+    rag = toolrag()
+    rag.index()
+    return rag
+
+
+@pytest.fixture(params=AGENTS)
+def agent_of(request, five_hundred_tools):
+    """Make an agent: `agent_of(model, search_tool=..., unknown_tool=..., checkpointer=...)`."""
+
+    def make(model, rag=None, **given):
+        return AGENTS[request.param](model, rag or five_hundred_tools, **given)
+
+    return make

@@ -323,7 +323,7 @@ class TestReadingTheDirectory:
         odd = StoredTool("a/\x1b[2J", "a", "mcp", "\x1b[2J", "Clear\x1b]0;title\x07 it.")
         failed = Listing(StoredSource("b", "mcp", "command"), failure="\x1b[31mno")
         ToolDirectory("d").replace([Listing(StoredSource("a", "mcp", "command"), [odd]), failed])
-        for command_line in (["list"], ["status", "--lexical"]):
+        for command_line in (["list"], ["status", "--lexical"], ["search", "clear", "--lexical"]):
             status, out, _ = toolrag(*command_line, "--data", "d")
             assert status == 0
             assert "\x1b" not in out

@@ -10,6 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from search_agents import (
     AGENTS,
     ScriptedModel,
+    answers,
     five_hundred,
     memory_of,
     searches,
@@ -23,28 +24,6 @@ MODES = ["auto", "deferred", "off"]
 FOUND = ["rename_invoice", "rename_bill"]  # What a selection finds for the request.
 REQUEST = "rename an invoice"
 NO_SUCH_TOOL = "There is no such tool"
-
-
-@pytest.fixture(scope="module")
-def five_hundred_tools():
-    """Tests must not change it."""
-    rag = toolrag()
-    rag.index()
-    return rag
-
-
-@pytest.fixture(params=AGENTS)
-def agent_of(request, five_hundred_tools):
-    """Make an agent: `agent_of(model, search_tool=..., checkpointer=...)`."""
-
-    def make(model, rag=None, **given):
-        return AGENTS[request.param](model, rag or five_hundred_tools, **given)
-
-    return make
-
-
-def answers(result):
-    return [message for message in result["messages"] if message.type == "tool"]
 
 
 def test_there_are_500_tools(five_hundred_tools):

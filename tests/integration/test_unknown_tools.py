@@ -10,10 +10,10 @@ from search_agents import (
     AGENTS,
     Arguments,
     ScriptedModel,
+    answers,
     five_hundred,
     memory_of,
     searches,
-    toolrag,
     uses,
 )
 
@@ -22,28 +22,6 @@ from langchain_toolrag.types import ToolFilter
 
 REQUEST = "rename an invoice"
 MODES = ["auto", "deferred", "off"]
-
-
-@pytest.fixture(scope="module")
-def five_hundred_tools():
-    """Tests must not change it."""
-    rag = toolrag()
-    rag.index()
-    return rag
-
-
-@pytest.fixture(params=AGENTS)
-def agent_of(request, five_hundred_tools):
-    """Make an agent: `agent_of(model, search_tool=..., unknown_tool=...)`."""
-
-    def make(model, rag=None, **given):
-        return AGENTS[request.param](model, rag or five_hundred_tools, **given)
-
-    return make
-
-
-def answers(result):
-    return [message for message in result["messages"] if message.type == "tool"]
 
 
 class TestRun:

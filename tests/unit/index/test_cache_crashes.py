@@ -3,12 +3,11 @@
 Each test is one script, which forks its processes itself: importing once is what takes long.
 """
 
+import functools
 import os
-import subprocess
-import sys
-import textwrap
 
 import pytest
+from forking_scripts import run_script
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 
@@ -23,6 +22,7 @@ from langchain_toolrag.index.journal import JournalFile
 logging.basicConfig(format="warned: %(message)s", stream=sys.stdout)
 cache_module._FEWEST_TO_FOLD = 40
 directory = Path(sys.argv[1])
+CHILD_SECONDS = 30
 
 def vectors(numbers):
     return {b"key %d" % n: np.arange(n, n + 384, dtype=np.float32) for n in numbers}
@@ -34,29 +34,9 @@ def missing(cache, numbers):
     if not all(np.array_equal(found[key], wanted[key]) for key in found):
         sys.exit("a vector is wrong")
     return len(wanted) - len(found)
-
-def in_child(work):
-    sys.stdout.flush()
-    child = os.fork()
-    if child == 0:
-        signal.alarm(30)
-        work()
-        sys.stdout.flush()
-        os._exit(0)
-    return child
 """
 
-
-def run(script, directory, seconds=60):
-    """Return what a script prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", BEGIN + textwrap.dedent(script), str(directory)],
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
-    return [*done.stdout.splitlines(), *(done.stderr.splitlines() if done.returncode else [])]
+run = functools.partial(run_script, BEGIN, seconds=60)
 
 
 def test_a_writer_that_is_killed_at_any_moment_loses_nothing_that_was_put(tmp_path):

@@ -3,12 +3,11 @@
 Each test is one script, which forks its processes itself: importing once is what takes long.
 """
 
+import functools
 import os
-import subprocess
-import sys
-import textwrap
 
 import pytest
+from forking_scripts import run_script
 
 from langchain_toolrag.usage.reading import read_usage
 
@@ -23,6 +22,7 @@ from langchain_toolrag.usage.reading import Skipped, read_usage
 
 logging.basicConfig(format="warned: %(message)s", stream=sys.stdout)
 directory = Path(sys.argv[1])
+CHILD_SECONDS = 60
 
 def search(log, name):
     log.search(search_id=name, kind="search", mode="semantic", query=f"request {name}",
@@ -30,29 +30,9 @@ def search(log, name):
 
 def names(skipped=None):
     return [record.search_id for record in read_usage(directory, skipped=skipped)]
-
-def in_child(work):
-    sys.stdout.flush()
-    child = os.fork()
-    if child == 0:
-        signal.alarm(60)
-        work()
-        sys.stdout.flush()
-        os._exit(0)
-    return child
 """
 
-
-def run(script, directory, seconds=100):
-    """Return what a script prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", BEGIN + textwrap.dedent(script), str(directory)],
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
-    return [*done.stdout.splitlines(), *done.stderr.splitlines()]
+run = functools.partial(run_script, BEGIN, seconds=100)
 
 
 def test_a_writer_that_is_killed_at_any_moment_loses_nothing_that_was_flushed(directory):
@@ -225,7 +205,7 @@ def test_a_child_waits_for_a_parent_that_is_writing(directory):
         """
         from langchain_toolrag.usage import files
         entered, go_on = threading.Event(), threading.Event()
-        write = files._write_or_undo
+        write = files.write_or_undo
 
         def slow_write(*arguments):
             entered.set()
@@ -233,7 +213,7 @@ def test_a_child_waits_for_a_parent_that_is_writing(directory):
             write(*arguments)
 
         def use():
-            files._write_or_undo = write
+            files.write_or_undo = write
             search(log, "child")
             os.write(report, b"!")
             log.flush(20)
@@ -241,7 +221,7 @@ def test_a_child_waits_for_a_parent_that_is_writing(directory):
 
         read, report = os.pipe()
         log = UsageLog(directory)
-        files._write_or_undo = slow_write
+        files.write_or_undo = slow_write
         search(log, "parent")
         entered.wait()  # The parent holds the lock, and the child is born with it open.
         child = in_child(use)
