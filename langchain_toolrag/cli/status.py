@@ -13,11 +13,11 @@ from langchain_toolrag.catalogue.sources.stored import StoredSource
 from langchain_toolrag.cli.arguments import Commands, add_model_arguments
 from langchain_toolrag.cli.directory import add_data_argument, printable, rag_over
 from langchain_toolrag.errors import EmbeddingError
-from langchain_toolrag.index.cache import text_key
 from langchain_toolrag.index.texts import view_texts
 from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.index.vector_space import cache_in
 from langchain_toolrag.toolrag import ToolRAG
+from langchain_toolrag.vectors.cache import text_key
 
 
 @dataclass(frozen=True, slots=True)

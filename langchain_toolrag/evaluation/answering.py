@@ -12,13 +12,13 @@ from langchain_core.embeddings import Embeddings
 from langchain_toolrag.errors import SourceError
 from langchain_toolrag.evaluation.contender import Contender
 from langchain_toolrag.evaluation.labelled import LabelledQuery, LabelledSet
-from langchain_toolrag.index.cache import KnownVectors
 from langchain_toolrag.index.embedding import NoEmbeddings
 from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.search.cutoff import Cutoff
 from langchain_toolrag.selection.options import OnError, SelectionOptions
 from langchain_toolrag.toolrag import ToolRAG
 from langchain_toolrag.types import Hit, ToolId
+from langchain_toolrag.vectors.cache import KnownVectors
 
 DEPTH = 10
 """How much of a ranking is looked at."""

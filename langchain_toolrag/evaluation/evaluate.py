@@ -14,7 +14,6 @@ from langchain_toolrag.evaluation.answering import Answer, answer, answering_of,
 from langchain_toolrag.evaluation.contender import Contender, Way
 from langchain_toolrag.evaluation.labelled import LabelledQuery, LabelledSet
 from langchain_toolrag.evaluation.measures import Measures, Siblings, measure
-from langchain_toolrag.index.cache import KnownVectors, VectorMemory
 from langchain_toolrag.index.embedding import NoEmbeddings, as_embeddings
 from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.index.vector_space import cache_in
@@ -22,6 +21,7 @@ from langchain_toolrag.search.request import parts_of, request_in
 from langchain_toolrag.selection.conversation import read_conversation
 from langchain_toolrag.selection.follow_up import with_context
 from langchain_toolrag.toolrag import ToolRAG
+from langchain_toolrag.vectors.cache import KnownVectors, VectorMemory
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done and how much there is."""

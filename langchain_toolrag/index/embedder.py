@@ -11,7 +11,6 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.errors import EmbeddingError
-from langchain_toolrag.index.cache import KnownVectors, VectorMemory, text_key
 from langchain_toolrag.index.embedding import (
     MiniLMEmbeddings,
     WritesRequests,
@@ -20,6 +19,7 @@ from langchain_toolrag.index.embedding import (
 )
 from langchain_toolrag.index.heads import HeadedEmbeddings
 from langchain_toolrag.types import Vector, Vectors
+from langchain_toolrag.vectors.cache import KnownVectors, VectorMemory, text_key
 
 logger = logging.getLogger(__name__)
 

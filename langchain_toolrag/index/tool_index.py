@@ -13,7 +13,6 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.errors import EmbeddingError, StillLoadingError
 from langchain_toolrag.fork import reset_after_fork
-from langchain_toolrag.index.cache import KnownVectors
 from langchain_toolrag.index.contract import CANDIDATES
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.embedding import as_embeddings
@@ -31,6 +30,7 @@ from langchain_toolrag.types import (
     Vector,
     Vectors,
 )
+from langchain_toolrag.vectors.cache import KnownVectors
 
 logger = logging.getLogger(__name__)
 

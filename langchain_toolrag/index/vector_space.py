@@ -7,10 +7,10 @@ from pathlib import Path
 
 from langchain_core.embeddings import Embeddings
 
-from langchain_toolrag.index.cache import VectorCache
 from langchain_toolrag.index.embedding import MiniLMEmbeddings, model_name
 from langchain_toolrag.index.heads import HeadedEmbeddings
 from langchain_toolrag.index.weights import base_identity
+from langchain_toolrag.vectors.cache import VectorCache
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,6 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import BaseMessage
 
 from langchain_toolrag.fork import reset_after_fork
-from langchain_toolrag.index.cache import VectorMemory
 from langchain_toolrag.index.embedding import PACKAGED_ADAPTER, as_embeddings
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.tool_index import ToolIndex
@@ -32,6 +31,7 @@ from langchain_toolrag.integrations.proxied_request import ProxiedRequest
 from langchain_toolrag.selection.conversation import read_conversation
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.toolrag import ToolRAG
+from langchain_toolrag.vectors.cache import VectorMemory
 
 _MOST_VECTORS = 20_000  # In memory, where there is no folder; 1.5 KB each.
 _MOST_STATES = 4096  # Turns of conversations, some 2 KB each.

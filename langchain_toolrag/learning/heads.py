@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from langchain_toolrag.index.adapter import Adapter, Side
-from langchain_toolrag.index.cache import VectorMemory
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.embedding import model_name
 from langchain_toolrag.types import Vector
+from langchain_toolrag.vectors.cache import VectorMemory
 
 _HIDDEN = 512
 

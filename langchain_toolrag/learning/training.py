@@ -11,13 +11,13 @@ import torch
 from langchain_core.embeddings import Embeddings
 from torch import Tensor, nn
 
-from langchain_toolrag.index.cache import VectorMemory
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.rows import tool_rows
 from langchain_toolrag.learning.batches import Batch, Batches
 from langchain_toolrag.learning.learner import Learner
 from langchain_toolrag.learning.pairs import TrainingSet
+from langchain_toolrag.vectors.cache import VectorMemory
 
 Watch: TypeAlias = Callable[[Embeddings], float]
 """How good a model is on sets that it is not trained on; higher is better."""

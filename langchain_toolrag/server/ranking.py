@@ -8,7 +8,6 @@ from typing import Any
 
 from langchain_toolrag.catalogue.document import document_of
 from langchain_toolrag.errors import InvalidToolError
-from langchain_toolrag.index.cache import VectorMemory
 from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.search.cutoff import Cutoff
 from langchain_toolrag.search.finding import Search, find_or_by_words
@@ -18,6 +17,7 @@ from langchain_toolrag.server.recording import Recorder
 from langchain_toolrag.server.searching import by_words, mode_of, run_over
 from langchain_toolrag.server.serving import Serving
 from langchain_toolrag.types import Finding, Hit, ToolDocument, ToolFilter, ToolId
+from langchain_toolrag.vectors.cache import VectorMemory
 
 _MOST_VECTORS = 20_000  # Of callers' tools, 1.5 KB each.
 

@@ -18,11 +18,11 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag import ToolRAG
 from langchain_toolrag.errors import EmbeddingError
-from langchain_toolrag.index.cache import VectorCache
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.embedding import MiniLMEmbeddings
 from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.index.vector_space import cache_in
+from langchain_toolrag.vectors.cache import VectorCache
 
 TEXTS = ["get the weather", "send a mail", "play a song"]
 

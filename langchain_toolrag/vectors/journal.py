@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from langchain_toolrag.atomic import write_or_undo, write_whole
 from langchain_toolrag.errors import StaleIndexError
-from langchain_toolrag.index.cache_files import (
+from langchain_toolrag.vectors.cache_files import (
     FORMAT,
     CacheFile,
     Table,

@@ -15,9 +15,9 @@ BEGIN = """
 import logging, os, random, signal, sys, threading, time
 from pathlib import Path
 import numpy as np
-from langchain_toolrag.index import cache as cache_module
-from langchain_toolrag.index.cache import VectorCache
-from langchain_toolrag.index.journal import JournalFile
+from langchain_toolrag.vectors import cache as cache_module
+from langchain_toolrag.vectors.cache import VectorCache
+from langchain_toolrag.vectors.journal import JournalFile
 
 logging.basicConfig(format="warned: %(message)s", stream=sys.stdout)
 cache_module._FEWEST_TO_FOLD = 40

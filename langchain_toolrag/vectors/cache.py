@@ -22,9 +22,9 @@ from filelock import FileLock, Timeout
 
 from langchain_toolrag.errors import SourceError, StaleIndexError
 from langchain_toolrag.fork import reset_after_fork
-from langchain_toolrag.index.cache_files import CacheFile, SnapshotFile, Table
-from langchain_toolrag.index.journal import JournalFile, Position
 from langchain_toolrag.types import Vector
+from langchain_toolrag.vectors.cache_files import CacheFile, SnapshotFile, Table
+from langchain_toolrag.vectors.journal import JournalFile, Position
 
 logger = logging.getLogger(__name__)
 

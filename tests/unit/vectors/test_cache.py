@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
-from langchain_toolrag.index import cache as cache_module
-from langchain_toolrag.index.cache import VectorCache, VectorMemory, text_key
-from langchain_toolrag.index.cache_files import Table, pack
-from langchain_toolrag.index.journal import JournalFile
+from langchain_toolrag.vectors import cache as cache_module
+from langchain_toolrag.vectors.cache import VectorCache, VectorMemory, text_key
+from langchain_toolrag.vectors.cache_files import Table, pack
+from langchain_toolrag.vectors.journal import JournalFile
 
 DIM = 3
 SPACE = "MiniLM 53aa51172d142c89, onnx"

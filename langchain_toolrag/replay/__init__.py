@@ -1,0 +1,1 @@
+"""Logged searches or whole conversations in -> what other options would have bound out."""

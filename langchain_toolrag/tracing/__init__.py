@@ -1,0 +1,1 @@
+"""A selection in -> a run in LangChain's tracing, an OpenTelemetry span and metrics out."""

@@ -1,0 +1,1 @@
+"""Heads that were learned in -> those a session is answered with out."""

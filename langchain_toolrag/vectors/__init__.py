@@ -1,0 +1,1 @@
+"""Vectors in -> the same vectors out, in the next process too."""
