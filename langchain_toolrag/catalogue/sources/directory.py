@@ -56,6 +56,7 @@ class ToolDirectory:
         self.cache = self.path / "cache"
         self.index = self.path / "index"
         self.usage = self.path / "usage"
+        self.heads = self.path / "heads"
         self._tools = self.path / "tools.jsonl"
         self._sources = self.path / "sources.json"
 
