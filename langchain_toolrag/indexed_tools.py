@@ -43,6 +43,8 @@ class Status:
         failure: Why embedding, or the last debounced re-index, failed; empty if it did not.
         rejected: Why tools are left out, by id.
         unavailable: Why the tools of servers are missing, by server.
+        heads: Digest of the learned heads in use; empty for none.
+        heads_problem: Why newer heads are not in use; empty if there are none.
     """
 
     ready: bool
@@ -52,6 +54,8 @@ class Status:
     failure: str
     rejected: Mapping[ToolId, str]
     unavailable: Mapping[str, str]
+    heads: str = ""
+    heads_problem: str = ""
 
 
 class IndexedTools:

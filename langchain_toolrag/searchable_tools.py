@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import time
-import uuid
 from dataclasses import fields, replace
 from typing import Any
 
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
+
+from langchain_toolrag.asking import Asking
+from langchain_toolrag.caller import Caller, caller_of
 from langchain_toolrag.catalogue.bound_names import OnDuplicate
 from langchain_toolrag.index.contract import Index
-from langchain_toolrag.indexed_tools import IndexedTools
+from langchain_toolrag.index.heads import Heads
+from langchain_toolrag.indexed_tools import IndexedTools, Status
 from langchain_toolrag.plans import arun, run
 from langchain_toolrag.search import finding, rankings
 from langchain_toolrag.search.cutoff import Cutoff
-from langchain_toolrag.search.rankings import Question
+from langchain_toolrag.search_log import SearchLog
 from langchain_toolrag.selection.bindable import Filter, as_filter
 from langchain_toolrag.selection.options import SelectionOptions
-from langchain_toolrag.types import Evidence, Finding, Hit
+from langchain_toolrag.tracing.tracing import About, Tracing
+from langchain_toolrag.trial.in_use import HeadsInUse
+from langchain_toolrag.types import Finding, Hit, ToolDocument, ToolId
 from langchain_toolrag.usage.log import UsageLog
 
 _DEFAULTS = SelectionOptions()
@@ -30,11 +37,13 @@ class SearchableTools(IndexedTools):
         options: How much of a ranking is returned, and by what it is.
         on_duplicate: What to do with two tools of one name.
         debounce_ms: How long `reindex` waits for further calls, in milliseconds.
-        usage_log: Where the model's own searches are noted; None for nowhere.
+        usage_log: Where selections and the model's own searches are noted; None for nowhere.
+        heads: Learned heads, or those in use at a time; None for none.
+        tracing: Who is told of selections and the model's own searches.
 
     Attributes:
         options: How tools are searched and selected.
-        usage_log: Where the model's own searches are noted; None for nowhere.
+        usage_log: Where selections and the model's own searches are noted; None for nowhere.
     """
 
     def __init__(
@@ -44,11 +53,36 @@ class SearchableTools(IndexedTools):
         *,
         on_duplicate: OnDuplicate,
         debounce_ms: int,
-        usage_log: UsageLog | None = None,
+        usage_log: UsageLog | None,
+        heads: Heads | HeadsInUse | None,
+        tracing: Tracing,
     ) -> None:
         self.options = options
         self.usage_log = usage_log
+        self._search_log = None if usage_log is None else SearchLog(usage_log)
+        self._heads = heads
+        self._tracing = tracing
         super().__init__(index, on_duplicate=on_duplicate, debounce_ms=debounce_ms)
+
+    @property
+    def status(self) -> Status:
+        """How it is doing."""
+        status, heads = super().status, self._heads
+        if heads is None:
+            return status
+        problem = heads.problem if isinstance(heads, HeadsInUse) else ""
+        return replace(status, heads=heads.digest, heads_problem=problem)
+
+    def heads_for(self, config: RunnableConfig | None = None) -> Heads | None:
+        """Return the learned heads that rank for a caller.
+
+        Args:
+            config: The run's config, as for `find`.
+
+        Returns:
+            The heads; None for none.
+        """
+        return self._asking(config).heads
 
     def search(self, query: str, k: int | None = None, filter: Filter | None = None) -> list[Hit]:
         """Rank tools by meaning, words and name together.
@@ -66,16 +100,23 @@ class SearchableTools(IndexedTools):
         Raises:
             EmbeddingError: If embedding fails; `text_search` needs none.
         """
-        return list(run(self._finding(query, k, filter), self._ask).hits)
+        return list(run(self._finding(query, k, filter), self._asking().ask).hits)
 
     async def asearch(
         self, query: str, k: int | None = None, filter: Filter | None = None
     ) -> list[Hit]:
         """Return the same as `search`, without blocking the event loop."""
-        finding = await arun(self._finding(query, k, filter), self._aask)
+        finding = await arun(self._finding(query, k, filter), self._asking().aask)
         return list(finding.hits)
 
-    def find(self, query: str, max_results: int = 5, filter: Filter | None = None) -> Finding:
+    def find(
+        self,
+        query: str,
+        max_results: int = 5,
+        filter: Filter | None = None,
+        *,
+        config: RunnableConfig | None = None,
+    ) -> Finding:
         """Search as a model does that asks for a tool it cannot see.
 
         Other than `search` it answers by words while the query cannot be embedded, and says how
@@ -86,17 +127,32 @@ class SearchableTools(IndexedTools):
             max_results: At most so many tools, fewer where the ranking falls off; tools that the
                 query names are found all.
             filter: Which tools may be found.
+            config: The run's config: its callbacks are told, its `thread_id` and `tenant_id` say
+                who asks. None for that of the run this is a part of.
 
         Returns:
             What was found; with a `search_id` where there is a usage log, which has a line of it.
         """
-        return run(self._looking(query, max_results, filter), self._ask)
+        asking = self._asking(config)
+        plan = self._looking(query, max_results, filter, asking)
+        about = self._about(asking)
+        return self._tracing.find(lambda: run(plan, asking.ask), query, about, asking.config)
 
     async def afind(
-        self, query: str, max_results: int = 5, filter: Filter | None = None
+        self,
+        query: str,
+        max_results: int = 5,
+        filter: Filter | None = None,
+        *,
+        config: RunnableConfig | None = None,
     ) -> Finding:
         """Return the same as `find`, without blocking the event loop."""
-        return await arun(self._looking(query, max_results, filter), self._aask)
+        asking = self._asking(config)
+        plan = self._looking(query, max_results, filter, asking)
+        about = self._about(asking)
+        return await self._tracing.afind(
+            lambda: arun(plan, asking.aask), query, about, asking.config
+        )
 
     def semantic_search(
         self, query: str, k: int | None = None, filter: Filter | None = None
@@ -114,13 +170,13 @@ class SearchableTools(IndexedTools):
         Raises:
             EmbeddingError: If embedding fails.
         """
-        return run(self._semantic(query, k, filter), self._ask)
+        return run(self._semantic(query, k, filter), self._asking().ask)
 
     async def asemantic_search(
         self, query: str, k: int | None = None, filter: Filter | None = None
     ) -> list[Hit]:
         """Return the same as `semantic_search`, without blocking the event loop."""
-        return await arun(self._semantic(query, k, filter), self._aask)
+        return await arun(self._semantic(query, k, filter), self._asking().aask)
 
     def text_search(
         self, query: str, k: int | None = None, filter: Filter | None = None
@@ -136,7 +192,7 @@ class SearchableTools(IndexedTools):
             Hits, best first; scores are BM25's, above 0.
         """
         limit = _limit(k, self.options.text_search_limit)
-        return run(rankings.text(query, limit, as_filter(filter)), self._ask)
+        return run(rankings.text(query, limit, as_filter(filter)), self._asking().ask)
 
     async def atext_search(
         self, query: str, k: int | None = None, filter: Filter | None = None
@@ -155,7 +211,7 @@ class SearchableTools(IndexedTools):
         Returns:
             Hits, best first; scores are points, above 0.
         """
-        return run(rankings.keyword(query, _limit(k, k), as_filter(filter)), self._ask)
+        return run(rankings.keyword(query, _limit(k, k), as_filter(filter)), self._asking().ask)
 
     async def akeyword_search(
         self, query: str, k: int = 5, filter: Filter | None = None
@@ -167,31 +223,47 @@ class SearchableTools(IndexedTools):
         cutoff = self.options.cutoff if k is None else Cutoff(k=k)
         return finding.find(query, cutoff, as_filter(filter))
 
-    def _looking(self, query: str, max_results: int, filter: Filter | None) -> finding.Search:
+    def _looking(
+        self, query: str, max_results: int, filter: Filter | None, asking: Asking
+    ) -> finding.Search:
+        """Return the plan of a model's search, which is noted once it has ended."""
         most = _limit(max_results, max_results)
         cutoff = replace(self.options.cutoff, k=None, max_k=most, min_k=min(1, most))
-        plan = finding.find_or_by_words(query, cutoff, as_filter(filter))
-        return plan if self.usage_log is None else self._logged(plan, query, self.usage_log)
-
-    def _logged(self, plan: finding.Search, query: str, log: UsageLog) -> finding.Search:
-        """Note a search once it has ended."""
         started = time.perf_counter()
-        found = yield from plan
-        found = replace(found, search_id=f"s-{uuid.uuid4().hex}")
-        log.search(
-            search_id=found.search_id,
-            kind="search",
-            mode="lexical" if found.degraded else "semantic",
-            query=query,
-            retrieved=[(hit.id, hit.rank, hit.score) for hit in found.hits],
-            confidence=found.confidence,
-            options=self._logged_options(),
-            index=str(self.tool_index.version),
-            took_ms=1000 * (time.perf_counter() - started),
-        )
-        return found
+        found = yield from finding.find_or_by_words(query, cutoff, as_filter(filter))
+        found = replace(found, heads=asking.digest)
+        if self._search_log is None:
+            return found
+        return self._search_log.found(query, found, asking, self._changed_options(), started)
 
-    def _logged_options(self) -> dict[str, Any]:
+    def _asking(self, config: RunnableConfig | None = None) -> Asking:
+        """Return how a caller's questions are asked."""
+        complete = ensure_config(config)
+        caller = caller_of(complete)
+        return Asking(self.tool_index, self._chosen(caller), caller, complete)
+
+    def _chosen(self, caller: Caller) -> Heads | None:
+        heads, log = self._heads, self.usage_log
+        if not isinstance(heads, HeadsInUse):
+            return heads
+        if log is None or not heads.has_tenants:  # Without a log, whoever asks has the digest.
+            return heads.chosen(caller.session, caller.tenant)
+        return heads.chosen(caller.session, log.digest("tenant", caller.tenant))
+
+    def _about(self, asking: Asking) -> About:
+        return About(
+            options=self._changed_options(),
+            heads=asking.digest,
+            index=str(self.tool_index.version),
+            catalogue=len(self._catalogue.entries),
+            describe=self._document,
+        )
+
+    def _document(self, identity: ToolId) -> ToolDocument | None:
+        entry = self._catalogue.entries.get(identity)
+        return None if entry is None else entry.document
+
+    def _changed_options(self) -> dict[str, Any]:
         """Return the options that differ from the defaults."""
         options = {each.name: getattr(self.options, each.name) for each in fields(_DEFAULTS)}
         return {key: value for key, value in options.items() if value != getattr(_DEFAULTS, key)}
@@ -202,24 +274,6 @@ class SearchableTools(IndexedTools):
             _limit(k, self.options.semantic_limit),
             as_filter(filter),
             threshold=self.options.similarity_threshold,
-        )
-
-    def _ask(self, question: Question) -> Evidence:
-        return self.tool_index.evidence(
-            question.query,
-            question.candidate_k,
-            question.filter,
-            dense=question.dense,
-            along=question.along,
-        )
-
-    async def _aask(self, question: Question) -> Evidence:
-        return await self.tool_index.aevidence(
-            question.query,
-            question.candidate_k,
-            question.filter,
-            dense=question.dense,
-            along=question.along,
         )
 
 

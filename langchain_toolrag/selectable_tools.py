@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from langchain_core.runnables import RunnableConfig
+
+from langchain_toolrag.asking import Asking
 from langchain_toolrag.plans import arun, run
 from langchain_toolrag.searchable_tools import SearchableTools
 from langchain_toolrag.selection import selector
 from langchain_toolrag.selection.bindable import Bindable, Filter, bindable
 from langchain_toolrag.selection.conversation import read_conversation
-from langchain_toolrag.selection.state import SelectionState, read_state
-from langchain_toolrag.types import Messages, SelectedTool, Selection, ToolId, Tools
-from langchain_toolrag.usage.log import UsageLog
+from langchain_toolrag.types import Messages, SelectedTool, Selection, Tools
 
 
 class SelectableTools(SearchableTools):
-    """Tools that can be selected from before each step of an agent.
-
-    Args:
-        index: The index; it is made to hold the tools.
-        options: How tools are searched and selected.
-        on_duplicate: What to do with two tools of one name.
-        debounce_ms: How long `reindex` waits for further calls, in milliseconds.
-        usage_log: Where selections and the model's own searches are noted; None for nowhere.
-    """
+    """Tools that can be selected from before each step of an agent; made as `SearchableTools`."""
 
     def select(
         self,
@@ -38,6 +31,7 @@ class SelectableTools(SearchableTools):
         required: Sequence[str] = (),
         besides: Tools = (),
         deferred: bool = False,
+        config: RunnableConfig | None = None,
     ) -> Selection:
         """Select the tools of an agent's next step.
 
@@ -52,6 +46,8 @@ class SelectableTools(SearchableTools):
             besides: Tools that are bound in front of all others, such as `create_search_tool`'s.
             deferred: Whether to search for nothing and leave that to the model: what it has loaded
                 by a search of its own, called, or must have is bound.
+            config: The run's config: its callbacks are told, its `thread_id` and `tenant_id` say
+                who asks. None for that of the run this is a part of.
 
         Returns:
             The tools to bind, and why.
@@ -59,9 +55,16 @@ class SelectableTools(SearchableTools):
         Raises:
             EmbeddingError: If embedding fails and `on_error` is `"raise"`.
         """
+        asking, messages = self._asking(config), _kept(messages)
         offer = bindable(self._catalogue, tools, filter, besides)
         plan = self._selecting(messages, offer, previous, required, deferred=deferred)
-        return run(self._logged_selection(plan), self._ask)
+        noted = self._noted(plan, asking)
+        return self._tracing.select(
+            lambda: run(noted, asking.ask),
+            lambda: read_conversation(messages).query,
+            self._about(asking),
+            asking.config,
+        )
 
     async def aselect(
         self,
@@ -73,11 +76,19 @@ class SelectableTools(SearchableTools):
         required: Sequence[str] = (),
         besides: Tools = (),
         deferred: bool = False,
+        config: RunnableConfig | None = None,
     ) -> Selection:
         """Return the same as `select`, without blocking the event loop."""
+        asking, messages = self._asking(config), _kept(messages)
         offer = bindable(self._catalogue, tools, filter, besides)
         plan = self._selecting(messages, offer, previous, required, deferred=deferred)
-        return await arun(self._logged_selection(plan), self._aask)
+        noted = self._noted(plan, asking)
+        return await self._tracing.aselect(
+            lambda: arun(noted, asking.aask),
+            lambda: read_conversation(messages).query,
+            self._about(asking),
+            asking.config,
+        )
 
     def explain(
         self,
@@ -101,7 +112,7 @@ class SelectableTools(SearchableTools):
             Each tool with its scores and the reason it is bound for.
         """
         plan = self._selecting(messages, bindable(self._catalogue, tools, filter), previous)
-        return selector.by_score(run(plan, self._ask))
+        return selector.by_score(run(plan, self._asking().ask))
 
     async def aexplain(
         self,
@@ -113,7 +124,7 @@ class SelectableTools(SearchableTools):
     ) -> list[SelectedTool]:
         """Return the same as `explain`, without blocking the event loop."""
         plan = self._selecting(messages, bindable(self._catalogue, tools, filter), previous)
-        return selector.by_score(await arun(plan, self._aask))
+        return selector.by_score(await arun(plan, self._asking().aask))
 
     def extract_sticky(self, messages: Messages, window: int | None = None) -> set[str]:
         """Return the names of the tools called in the last assistant turns.
@@ -147,37 +158,15 @@ class SelectableTools(SearchableTools):
             deferred=deferred,
         )
 
-    def _logged_selection(self, plan: selector.Selecting) -> selector.Selecting:
-        """Note a selection once it is made; one that reuses a search, or has nothing, is none."""
+    def _noted(self, plan: selector.Selecting, asking: Asking) -> selector.Selecting:
+        """Return the plan of a selection that is noted once it is made."""
         started = time.perf_counter()
         selection = yield from plan
-        nothing = not (selection.query or selection.selected)
-        if self.usage_log is not None and selection.fresh and not nothing:
-            self._log_selection(self.usage_log, selection, started)
-        return selection
-
-    def _log_selection(self, log: UsageLog, selection: Selection, started: float) -> None:
-        state = read_state(selection.state)
-        retrieved = list(_retrieved(selection, state))
-        # Where the tools of an earlier search had to do, `query` is that search's.
-        searched = "" if selection.degraded and not retrieved else selection.query
-        log.search(
-            search_id=selection.search_id,
-            kind="select",
-            mode="lexical" if selection.degraded else "semantic",
-            query=searched or state.query,
-            retrieved=retrieved,
-            bound=selection.ids,
-            confidence=selection.confidence,
-            options=self._logged_options(),
-            index=str(selection.index_version),
-            took_ms=1000 * (time.perf_counter() - started),
-        )
+        if self._search_log is not None:
+            self._search_log.selected(selection, asking, self._changed_options(), started)
+        return replace(selection, heads=asking.digest) if asking.heads else selection
 
 
-def _retrieved(selection: Selection, state: SelectionState) -> Iterator[tuple[ToolId, int, float]]:
-    """Yield what the search found and the model sees: tool, rank, score."""
-    scores = {tool.id: tool.score for tool in selection.selected if not math.isnan(tool.score)}
-    for rank, identity in enumerate(state.found, start=1):
-        if identity in scores:
-            yield identity, rank, scores[identity]
+def _kept(messages: Messages) -> Messages:
+    """Return messages that can be read more than once: for the selection and for its trace."""
+    return list(messages) if isinstance(messages, Iterator) else messages

@@ -14,8 +14,11 @@ from langchain_toolrag.catalogue.bound_names import OnDuplicate
 from langchain_toolrag.catalogue.document import server_of
 from langchain_toolrag.errors import ToolRAGError
 from langchain_toolrag.index.contract import Index
+from langchain_toolrag.index.heads import Heads, read_heads
 from langchain_toolrag.selectable_tools import SelectableTools
 from langchain_toolrag.selection.options import SelectionOptions
+from langchain_toolrag.tracing.tracing import Tracing
+from langchain_toolrag.trial.in_use import HeadsInUse
 from langchain_toolrag.types import Tool
 from langchain_toolrag.usage.log import UsageLog
 
@@ -31,10 +34,16 @@ class SourcedTools(SelectableTools):
         on_duplicate: What to do with two tools of one name.
         debounce_ms: How long `reindex` waits for further calls, in milliseconds.
         usage_log: A usage log, or the folder of one to open; None for none.
+        heads: Learned heads, the file of some, or the folder of those to be used at a time; None
+            for none.
+        candidate_share: Which share of the sessions is answered by heads on trial, 0 to 1.
+        tracing: Who is told of selections; None for LangChain's callbacks alone.
 
     Raises:
+        AdapterError: If the file of heads cannot be read, or is of another model's.
         SourceError: If the log in that folder cannot be gone on with.
         TypeError: If `usage_log` is something else.
+        ValueError: If `candidate_share` is not 0 to 1.
     """
 
     def __init__(
@@ -44,20 +53,24 @@ class SourcedTools(SelectableTools):
         *,
         on_duplicate: OnDuplicate,
         debounce_ms: int,
-        usage_log: UsageLog | str | os.PathLike[str] | None = None,
+        usage_log: UsageLog | str | os.PathLike[str] | None,
+        heads: Heads | str | os.PathLike[str] | None,
+        candidate_share: float,
+        tracing: Tracing | None,
     ) -> None:
         self._closers: list[Callable[[], None]] = []
-        if isinstance(usage_log, (str, os.PathLike)):
-            usage_log = UsageLog(Path(usage_log))
-            self._closers.append(usage_log.close)
-        elif usage_log is not None and not isinstance(usage_log, UsageLog):
-            raise TypeError(f"usage_log is {usage_log!r}; wanted a folder, a UsageLog or None")
         super().__init__(
-            index, options, on_duplicate=on_duplicate, debounce_ms=debounce_ms, usage_log=usage_log
+            index,
+            options,
+            on_duplicate=on_duplicate,
+            debounce_ms=debounce_ms,
+            usage_log=self._opened_log(usage_log),
+            heads=self._opened_heads(heads, index, candidate_share),
+            tracing=tracing or Tracing(),
         )
 
     def close(self) -> None:
-        """Drop a re-index that has not begun, end sessions and the usage log it opened.
+        """Drop a re-index that has not begun, end sessions, and the usage log and followed heads.
 
         Searches still answer. A call opens a session again, which another `close` ends.
         """
@@ -65,6 +78,30 @@ class SourcedTools(SelectableTools):
         with ExitStack() as closing:
             for close in self._closers:
                 closing.callback(close)
+
+    def _opened_log(self, usage_log: UsageLog | str | os.PathLike[str] | None) -> UsageLog | None:
+        if isinstance(usage_log, (str, os.PathLike)):
+            opened = UsageLog(Path(usage_log))
+            self._closers.append(opened.close)
+            return opened
+        if usage_log is not None and not isinstance(usage_log, UsageLog):
+            raise TypeError(f"usage_log is {usage_log!r}; wanted a folder, a UsageLog or None")
+        return usage_log
+
+    def _opened_heads(
+        self, heads: Heads | str | os.PathLike[str] | None, index: Index, candidate_share: float
+    ) -> Heads | HeadsInUse | None:
+        if heads is None:
+            return None
+        if isinstance(heads, Heads):
+            return heads
+        if Path(heads).suffix == ".safetensors":
+            return read_heads(Path(heads), index.model)
+        followed = HeadsInUse(
+            Path(heads), index.model, candidate_share=candidate_share, prepare=index.prepare
+        )
+        self._closers.append(followed.close)
+        return followed
 
     def _take_changes(self, server: str, listed: list[BaseTool] | str) -> None:
         """Put what a server lists now in the place of its tools, and embed what is new.

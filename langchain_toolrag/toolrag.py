@@ -7,21 +7,23 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from langchain_core.embeddings import Embeddings
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
 from langchain_toolrag.catalogue.bound_names import OnDuplicate
 from langchain_toolrag.catalogue.catalogue import Catalogue
 from langchain_toolrag.index.contract import Index
 from langchain_toolrag.index.embedding import PACKAGED_ADAPTER, as_embeddings
+from langchain_toolrag.index.heads import Heads
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.storage import load_index
 from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.index.vector_space import cache_in
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.sourced_tools import SourcedTools
+from langchain_toolrag.tracing.tracing import Tracing
 from langchain_toolrag.types import Changes, Tools
 from langchain_toolrag.usage.log import UsageLog
 
@@ -29,6 +31,24 @@ if TYPE_CHECKING:
     from langchain_mcp_adapters.client import MultiServerMCPClient
 
 logger = logging.getLogger(__name__)
+
+
+class Watching(TypedDict, total=False):
+    """How a ToolRAG selects and who watches it: keywords of its constructor."""
+
+    options: SelectionOptions | None
+    usage_log: UsageLog | str | Path | None
+    heads: Heads | str | Path | None
+    candidate_share: float
+    tracing: Tracing | None
+
+
+class Searching(Watching, total=False):
+    """What a ToolRAG finds tools by, besides: keywords of its constructor."""
+
+    embeddings: Embeddings | str | None
+    index_options: IndexOptions | None
+    background: bool
 
 
 class ToolRAG(SourcedTools):
@@ -61,14 +81,23 @@ class ToolRAG(SourcedTools):
         usage_log: A folder, or a `UsageLog`: selections, the model's own searches, and the calls
             that agents make of the tools leave a line each there, requests and arguments as keyed
             digests. `close` closes the log of a folder. None for none.
+        heads: What `toolrag learn` made of a usage log: a folder of heads, whose promoted ones are
+            used from the moment they are, and a candidate's by a share of the sessions; or one
+            file of them. None for none.
+        candidate_share: Which share of the sessions (`thread_id` of a run's config) is answered by
+            heads on trial, 0 to 1.
+        tracing: What is told of selections, and to whom: `Tracing(payloads=False)` leaves out
+            users' words, `Tracing(opentelemetry=True)` makes spans and metrics. None for
+            LangChain's callbacks alone.
 
     Raises:
+        AdapterError: If a file of heads cannot be read, or is of another model's.
         DuplicateToolError: If two tools have one name.
         InvalidToolError: If something is not a tool.
         SourceError: If the usage log's key cannot be read, or is missing beside records.
         TypeError: If `usage_log` is something else.
         UnknownToolError: If `always_include` names a tool that is not there.
-        ValueError: If options contradict each other.
+        ValueError: If options contradict each other, or `candidate_share` is not 0 to 1.
     """
 
     def __init__(
@@ -84,6 +113,9 @@ class ToolRAG(SourcedTools):
         on_duplicate: OnDuplicate = "raise",
         debounce_ms: int = 100,
         usage_log: UsageLog | str | Path | None = None,
+        heads: Heads | str | Path | None = None,
+        candidate_share: float = 0.1,
+        tracing: Tracing | None = None,
     ) -> None:
         options = options or SelectionOptions()
         if index is None:
@@ -94,7 +126,14 @@ class ToolRAG(SourcedTools):
             )
         _check_index(index, options)
         super().__init__(
-            index, options, on_duplicate=on_duplicate, debounce_ms=debounce_ms, usage_log=usage_log
+            index,
+            options,
+            on_duplicate=on_duplicate,
+            debounce_ms=debounce_ms,
+            usage_log=usage_log,
+            heads=heads,
+            candidate_share=candidate_share,
+            tracing=tracing,
         )
         if tools is not None:
             self.refresh(tools)
@@ -107,9 +146,8 @@ class ToolRAG(SourcedTools):
         tools: Tools | None = None,
         *,
         embeddings: Embeddings | str | None = None,
-        options: SelectionOptions | None = None,
         on_duplicate: OnDuplicate = "raise",
-        usage_log: UsageLog | str | Path | None = None,
+        **watching: Unpack[Watching],
     ) -> Self:
         """Read what `save` wrote and give the documents their tools again, by id.
 
@@ -118,9 +156,8 @@ class ToolRAG(SourcedTools):
             tools: The tools; only new and changed ones are embedded. None for an index that can
                 be searched but has nothing to bind.
             embeddings: The model it was saved with.
-            options: How tools are selected.
             on_duplicate: As in the constructor.
-            usage_log: As in the constructor.
+            **watching: As in the constructor.
 
         Returns:
             A ToolRAG that embeds nothing that was embedded before.
@@ -129,24 +166,19 @@ class ToolRAG(SourcedTools):
             SourceError: If the directory holds no index or a damaged one.
             StaleIndexError: If it was made by another model or version.
         """
-        index = load_index(Path(directory), _model(embeddings, options or SelectionOptions()))
-        return cls(
-            tools, index=index, options=options, on_duplicate=on_duplicate, usage_log=usage_log
-        )
+        options = watching.get("options") or SelectionOptions()
+        index = load_index(Path(directory), _model(embeddings, options))
+        return cls(tools, index=index, on_duplicate=on_duplicate, **watching)
 
     @classmethod
     def from_directory(
         cls,
         directory: str | Path,
         *,
-        embeddings: Embeddings | str | None = None,
-        index_options: IndexOptions | None = None,
-        options: SelectionOptions | None = None,
-        background: bool = False,
         environment: Mapping[str, str] = os.environ,
         allow_write: bool = True,
         timeout: float = 30.0,
-        usage_log: UsageLog | str | Path | None = None,
+        **searching: Unpack[Searching],
     ) -> Self:
         """Read the tools that `toolrag ingest` wrote, ready to be called, sync or async.
 
@@ -155,15 +187,12 @@ class ToolRAG(SourcedTools):
 
         Args:
             directory: The directory; its `cache` keeps the vectors.
-            embeddings: As in the constructor.
-            index_options: As in the constructor.
-            options: As in the constructor.
-            background: As in the constructor.
             environment: The variables that the sources name as `${NAME}`.
             allow_write: Whether operations other than GET and HEAD, and tools that say that they
                 are destructive, may be called.
             timeout: How long a call may take, in seconds, once its server has started.
-            usage_log: As in the constructor; the directory's own is its folder `usage`.
+            **searching: As in the constructor. The directory's own usage log is its folder
+                `usage`; its own heads, in `heads`, are followed if none are given.
 
         Returns:
             A ToolRAG over the tools, each under the server that its source is. Python modules that
@@ -177,16 +206,8 @@ class ToolRAG(SourcedTools):
         opened = open_directory(
             directory, environment=environment, allow_write=allow_write, timeout=timeout
         )
-        rag = cls(
-            opened.tools,
-            embeddings=embeddings,
-            index_options=index_options,
-            options=options,
-            cache_dir=opened.cache,
-            background=background,
-            on_duplicate="id",
-            usage_log=usage_log,
-        )
+        searching.setdefault("heads", opened.directory.heads)
+        rag = cls(opened.tools, cache_dir=opened.directory.cache, on_duplicate="id", **searching)
         rag._closers.append(opened.calls.close)
         for server, problem in opened.missing.items():
             rag.report_server(server, problem)
@@ -197,14 +218,10 @@ class ToolRAG(SourcedTools):
         cls,
         client: MultiServerMCPClient,
         *,
-        embeddings: Embeddings | str | None = None,
-        index_options: IndexOptions | None = None,
-        options: SelectionOptions | None = None,
         cache_dir: str | Path | None = None,
-        background: bool = False,
         on_duplicate: OnDuplicate = "prefix",
         debounce_ms: int = 100,
-        usage_log: UsageLog | str | Path | None = None,
+        **searching: Unpack[Searching],
     ) -> Self:
         """List the servers of a client, all at once, and follow them as their tools change.
 
@@ -214,14 +231,10 @@ class ToolRAG(SourcedTools):
 
         Args:
             client: The client.
-            embeddings: As in the constructor.
-            index_options: As in the constructor.
-            options: As in the constructor.
             cache_dir: As in the constructor.
-            background: As in the constructor.
             on_duplicate: As in the constructor.
             debounce_ms: As in the constructor; for further changes of a server, too.
-            usage_log: As in the constructor.
+            **searching: As in the constructor.
 
         Returns:
             A ToolRAG over the tools of the servers that answered.
@@ -237,14 +250,10 @@ class ToolRAG(SourcedTools):
             listed = await servers.list_all()
             rag = cls(
                 listed.tools,
-                embeddings=embeddings,
-                index_options=index_options,
-                options=options,
                 cache_dir=cache_dir,
-                background=background,
                 on_duplicate=on_duplicate,
                 debounce_ms=debounce_ms,
-                usage_log=usage_log,
+                **searching,
             )
             rag._closers.append(servers.close)
             closing.pop_all()

@@ -223,6 +223,7 @@ class Finding:
         confidence: How sure the search is that some tool fits, 0 to 1; None where it cannot say.
         degraded: Why the query was not embedded; empty if it was.
         search_id: Names the search in the usage log; empty where there is none.
+        heads: Digest of the learned heads that ranked them; empty for none.
     """
 
     hits: tuple[Hit, ...] = ()
@@ -231,6 +232,7 @@ class Finding:
     confidence: float | None = None
     degraded: str = ""
     search_id: str = ""
+    heads: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +295,7 @@ class Selection:
         tokens: Approximate tokens of the bound tools' definitions.
         catalogue_tokens: The same for the whole catalogue and what passes through.
         fresh: Whether this selection searched, rather than reuse the turn's search.
+        heads: Digest of the learned heads that rank for this caller; empty for none.
     """
 
     tools: tuple[Tool, ...]
@@ -308,6 +311,7 @@ class Selection:
     tokens: int = 0
     catalogue_tokens: int = 0
     fresh: bool = True
+    heads: str = ""
 
     @property
     def names(self) -> list[str]:

@@ -9,12 +9,14 @@ import sys
 from collections.abc import Sequence
 
 from langchain_toolrag.cli import (
+    ab,
     call,
     evaluate,
     finetune,
     ingest,
     lint,
     list_tools,
+    replay,
     search,
     select,
     serve,
@@ -35,6 +37,8 @@ _COMMANDS = (
     call,
     serve,
     usage,
+    ab,
+    replay,
 )
 _FAILED = 1  # argparse itself exits with 2 for a malformed command line.
 _INTERRUPTED = 130  # As a shell says it of a process that SIGINT ended.

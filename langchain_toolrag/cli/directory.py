@@ -64,12 +64,20 @@ def rag_over(directory: ToolDirectory, arguments: argparse.Namespace) -> ToolRAG
         arguments: The parsed arguments, those of `add_model_arguments` among them.
 
     Returns:
-        The ToolRAG; nothing is imported or connected for it.
+        The ToolRAG; nothing is imported or connected for it. It ranks by the directory's heads that
+        are in use, not by a candidate's.
 
     Raises:
         SourceError: If the directory cannot be read.
     """
     model = model_of(arguments)
-    if not arguments.lexical:
-        model["cache_dir"] = directory.cache
-    return ToolRAG(definitions(directory.tools()), on_duplicate="id", **model)
+    if arguments.lexical:
+        return ToolRAG(definitions(directory.tools()), on_duplicate="id", **model)
+    model["cache_dir"] = directory.cache
+    return ToolRAG(
+        definitions(directory.tools()),
+        heads=directory.heads,
+        candidate_share=0,
+        on_duplicate="id",
+        **model,
+    )

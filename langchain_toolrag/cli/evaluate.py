@@ -36,8 +36,8 @@ from langchain_toolrag.index.vector_space import cache_in
 
 _OPTIONS = (
     "default, classic (ToolRAG's algorithm), semantic, text, or a .json file with "
-    '{"selection": {...}, "index": {...}, "adapter": FILE or null}, the first two with fields of '
-    "SelectionOptions and IndexOptions"
+    '{"selection": {...}, "index": {...}, "adapter": FILE or null, "heads": FILE or null}, the '
+    "first two with fields of SelectionOptions and IndexOptions"
 )
 
 
@@ -115,7 +115,7 @@ def _models(
         return models_for(contenders, cache)
     known = None if cache_dir is None else cache_in(cache_dir, embeddings)
     model = Model(embeddings) if known is None else Model(embeddings, known)
-    return {contender.name: model for contender in contenders}
+    return {contender.name: model.for_contender(contender) for contender in contenders}
 
 
 def _sets(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> list[LabelledSet]:

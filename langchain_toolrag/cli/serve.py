@@ -63,6 +63,13 @@ def register(commands: Commands) -> None:
         action="store_true",
         help="log requests and arguments as they are, not their digests alone",
     )
+    command.add_argument(
+        "--candidate-share",
+        type=float,
+        default=0.1,
+        metavar="SHARE",
+        help="answer this share of the sessions, 0 to 1, by heads on trial (default: %(default)s)",
+    )
     add_model_arguments(command)
 
 
@@ -118,6 +125,7 @@ def _options(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> 
             allow_private=arguments.allow_private,
             usage_log=arguments.usage_log,
             log_text=arguments.log_text,
+            candidate_share=arguments.candidate_share,
         )
     except ValueError as error:
         parser.error(str(error))

@@ -99,6 +99,8 @@ def _searches(summary: UsageSummary) -> Iterator[str]:
     number = sum(summary.searches.values())
     yield _counted("searches", number, summary.searches, summary.modes)
     yield _share("  no good hit", summary.without_good_hit, number)
+    for heads, answered in sorted(summary.heads.items()):
+        yield _share(f"  heads {heads}", answered, number)
 
 
 def _calls(summary: UsageSummary) -> Iterator[str]:

@@ -13,6 +13,7 @@ from langchain_toolrag.errors import SourceError
 from langchain_toolrag.evaluation.contender import Contender
 from langchain_toolrag.evaluation.labelled import LabelledQuery, LabelledSet
 from langchain_toolrag.index.embedding import NoEmbeddings
+from langchain_toolrag.index.heads import Heads
 from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.search.cutoff import Cutoff
 from langchain_toolrag.selection.options import OnError, SelectionOptions
@@ -52,7 +53,11 @@ class Answering(Protocol):
 
 
 def build(
-    contender: Contender, labelled: LabelledSet, embeddings: Embeddings, known: KnownVectors
+    contender: Contender,
+    labelled: LabelledSet,
+    embeddings: Embeddings,
+    known: KnownVectors,
+    heads: Heads | None = None,
 ) -> ToolRAG:
     """Give a contender the tools of a set; their vectors are not made yet.
 
@@ -64,21 +69,25 @@ def build(
         labelled: The set.
         embeddings: The model.
         known: What it embedded before.
+        heads: Heads to search by; None for the contender's.
 
     Returns:
         The tools, indexed as the contender wants them.
 
     Raises:
+        AdapterError: If the contender's heads cannot be read or are another model's.
         SourceError: If a tool that a query needs cannot be given to a model.
         UnknownToolError: If `always_include` names a tool that is not there.
     """
-    model = NoEmbeddings() if contender.way == "text" else embeddings
+    by_words = contender.way == "text"
+    model = NoEmbeddings() if by_words else embeddings
     on_error: OnError = "lexical" if isinstance(model, NoEmbeddings) else "raise"
     rag = ToolRAG(
         labelled.tools,
         index=ToolIndex(model, options=contender.indexed_by, cache=known, keep_requests=True),
         options=replace(contender.options, on_error=on_error),
         on_duplicate="prefix",
+        heads=None if by_words else heads or contender.heads,
     )
     for identity, reason in rag.status.rejected.items():
         if any(identity in query.labelled for query in labelled.queries):
@@ -130,6 +139,7 @@ class _Product:
             index=rag.tool_index,
             options=_ranking_all(rag.options),
             on_duplicate="prefix",
+            heads=rag.heads_for(),
         )
 
     def rank(self, query: LabelledQuery) -> list[ToolId]:

@@ -34,6 +34,7 @@ class Contender:
         options: How tools are selected; the product and ToolRAG's algorithm only.
         index_options: What is indexed; None for what `options` needs.
         adapter: The embedding model's adapter, as for MiniLMEmbeddings.
+        heads: A file of learned heads, as for ToolRAG; None for none.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Contender:
     options: SelectionOptions = field(default_factory=SelectionOptions)
     index_options: IndexOptions | None = None
     adapter: str | None = PACKAGED_ADAPTER
+    heads: str | None = None
 
     @property
     def indexed_by(self) -> IndexOptions:
@@ -51,7 +53,7 @@ class Contender:
     @property
     def needs_vectors(self) -> bool:
         """Whether it is nothing without an embedding model."""
-        return self.way in ("classic", "semantic")
+        return self.way in ("classic", "semantic") or self.heads is not None
 
 
 BUILT_IN: Mapping[str, Contender] = {
@@ -72,7 +74,7 @@ def read_contender(name: str) -> Contender:
     Args:
         name: A built-in one's, or a `.json` file: an object whose `selection` holds fields of
             SelectionOptions and whose `index` holds fields of IndexOptions; `adapter` is null for
-            none or the file of one. All may be left out.
+            none or the file of one, and so is `heads`. All may be left out.
 
     Returns:
         The contender; one from a file is named as the file was.
@@ -88,7 +90,7 @@ def read_contender(name: str) -> Contender:
     described = read_json(Path(name))
     if not isinstance(described, dict):
         raise SourceError(name, f"wanted an object, found {described!r:.80}")
-    _refuse_unknown(name, described, ("selection", "index", "adapter"), "key")
+    _refuse_unknown(name, described, ("selection", "index", "adapter", "heads"), "key")
     options = _options(name, SelectionOptions, described.get("selection", {}), "selection")
     index = (
         _options(name, IndexOptions, described["index"], "index") if "index" in described else None
@@ -96,10 +98,18 @@ def read_contender(name: str) -> Contender:
     is_classic = options.algorithm == "classic"
     if is_classic and index not in (None, IndexOptions.classic()):
         raise SourceError(name, "the classic algorithm needs ToolRAG's index; leave 'index' out")
-    adapter = described.get("adapter", None if is_classic else PACKAGED_ADAPTER)
-    if adapter is not None and not isinstance(adapter, str):
-        raise SourceError(name, f"'adapter' is {adapter!r:.80}; wanted a file's name or null")
-    return Contender(name, "classic" if is_classic else "product", options, index, adapter)
+    adapter = _file(name, described, "adapter", None if is_classic else PACKAGED_ADAPTER)
+    heads = _file(name, described, "heads", None)
+    if heads is not None and Path(heads).suffix != ".safetensors":
+        raise SourceError(name, f"'heads' is {heads!r:.80}; wanted a .safetensors file or null")
+    return Contender(name, "classic" if is_classic else "product", options, index, adapter, heads)
+
+
+def _file(source: str, described: Mapping[str, Any], key: str, default: str | None) -> str | None:
+    value = described.get(key, default)
+    if value is not None and not isinstance(value, str):
+        raise SourceError(source, f"{key!r} is {value!r:.80}; wanted a file's name or null")
+    return value
 
 
 def _options(source: str, kind: type[_Options], value: object, key: str) -> _Options:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,7 +14,8 @@ from langchain_toolrag.evaluation.answering import Answer, answer, answering_of,
 from langchain_toolrag.evaluation.contender import Contender, Way
 from langchain_toolrag.evaluation.labelled import LabelledQuery, LabelledSet
 from langchain_toolrag.evaluation.measures import Measures, Siblings, measure
-from langchain_toolrag.index.embedding import NoEmbeddings, as_embeddings
+from langchain_toolrag.index.embedding import NoEmbeddings, as_embeddings, model_name
+from langchain_toolrag.index.heads import Heads, read_heads
 from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.index.vector_space import cache_in
 from langchain_toolrag.search.request import parts_of, request_in
@@ -83,10 +84,28 @@ class Model:
     Attributes:
         embeddings: The model; NoEmbeddings to search by words alone.
         known: Its vectors, of tools and of requests.
+        heads: Heads that move its vectors, in a file or not; None for a contender's own.
     """
 
     embeddings: Embeddings
     known: KnownVectors = field(default_factory=VectorMemory)
+    heads: Heads | None = None
+
+    def for_contender(self, contender: Contender) -> Model:
+        """Return the model with a contender's heads.
+
+        Args:
+            contender: The contender.
+
+        Returns:
+            The same model, its vectors shared, with the heads that the contender names.
+
+        Raises:
+            AdapterError: If they cannot be read or are another model's.
+        """
+        if contender.heads is None:
+            return self
+        return replace(self, heads=read_heads(Path(contender.heads), model_name(self.embeddings)))
 
 
 def models_for(contenders: Sequence[Contender], cache_dir: Path) -> dict[str, Model]:
@@ -102,11 +121,11 @@ def models_for(contenders: Sequence[Contender], cache_dir: Path) -> dict[str, Mo
         A model by contender's name; it is loaded at its first use.
 
     Raises:
-        AdapterError: If a contender's adapter cannot be read.
+        AdapterError: If a contender's adapter or heads cannot be read, or are another model's.
     """
-    adapters = {each.name: each.adapter for each in contenders}
-    models = {adapter: _model(adapter, cache_dir) for adapter in adapters.values()}
-    return {name: models[adapter] for name, adapter in adapters.items()}
+    adapters = {each.adapter for each in contenders}
+    models = {adapter: _model(adapter, cache_dir) for adapter in adapters}
+    return {each.name: models[each.adapter].for_contender(each) for each in contenders}
 
 
 def _model(adapter: str | None, cache_dir: Path) -> Model:
@@ -152,19 +171,20 @@ def evaluate(
     Args:
         labelled: The set.
         contender: The contender.
-        model: The model to embed with.
+        model: The model to embed with, and the heads to search by.
         progress: Told how far it is.
 
     Returns:
         Its answers, in the order of the queries, and their measures.
 
     Raises:
+        AdapterError: If the heads are another model's.
         EmbeddingError: If the model cannot be loaded or fails.
         SourceError: If a tool that a query needs cannot be given to a model.
         UnknownToolError: If `always_include` names a tool that the set does not have.
     """
     told = progress or _silence
-    rag = build(contender, labelled, model.embeddings, model.known)
+    rag = build(contender, labelled, model.embeddings, model.known, model.heads)
     by_words = contender.way == "text" or isinstance(model.embeddings, NoEmbeddings)
     if not by_words:
         rag.index(progress=lambda done, total: told(f"{labelled.name}: embedding", done, total))

@@ -2,8 +2,7 @@
 
 Two kinds. A low-rank adapter [1] changes the weights of the model it was trained on: for each
 adapted layer `W` becomes `W + scale * up @ down`. Residual heads leave the model alone and move
-its vectors: `x + scale * MLP(x)`, one head for requests and one for tools; a new head is the
-identity.
+its vectors, one head for requests and one for tools; see `heads`.
 
 References:
     [1] Hu et al. LoRA: Low-Rank Adaptation of Large Language Models. ICLR 2022.
@@ -12,18 +11,17 @@ References:
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from langchain_toolrag.atomic import write_whole
 from langchain_toolrag.errors import AdapterError
@@ -37,6 +35,7 @@ PACKAGED = Path(__file__).parent / "minilm-adapter.safetensors"
 
 _FORMAT = "1"
 _DOWN, _UP = ".down", ".up"
+_SEAL = "content"  # Tells an edited file; those of before have none.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,32 +68,12 @@ class Adapter:
             for layer in layers
         }
 
-    def apply(self, vectors: Vectors, side: Side) -> Vectors:
-        """Move vectors by the head of one side; see `deltas` for low-rank adapters.
-
-        Args:
-            vectors: Unit vectors, shape `(n, dim)`.
-            side: Whose head: that of requests or that of tools.
-
-        Returns:
-            Unit vectors of the same shape; one that is zero stays zero, so that it is close to
-            nothing.
-        """
-        first = vectors @ self._of(f"{side}.first.weight").T + self._of(f"{side}.first.bias")
-        hidden = np.maximum(first, 0)
-        moved = hidden @ self._of(f"{side}.second.weight").T + self._of(f"{side}.second.bias")
-        summed = vectors + np.float32(self.scale) * moved
-        norms = np.linalg.norm(summed, axis=1, keepdims=True)
-        usable = vectors.any(axis=1, keepdims=True) & (norms > 0)
-        unit: Vectors = np.where(usable, summed / np.where(norms > 0, norms, 1), 0)
-        return unit.astype(np.float32)
-
     def _of(self, name: str) -> Vectors:
         return self.tensors[name].astype(np.float32)
 
 
 def read_adapter(path: Path) -> Adapter:
-    """Read an adapter; a file that has not changed is read once in a process.
+    """Read an adapter.
 
     Args:
         path: The file.
@@ -103,11 +82,10 @@ def read_adapter(path: Path) -> Adapter:
         The adapter.
 
     Raises:
-        AdapterError: If there is no such file, or it is no adapter or a damaged one.
+        AdapterError: If there is no such file, or it is no adapter, a damaged or an edited one.
     """
     try:
-        stat = path.stat()
-        return _read(path.resolve(), stat.st_size, stat.st_mtime_ns)
+        return _adapter_in(path.read_bytes())
     except (OSError, SafetensorError) as error:
         raise AdapterError(path, f"cannot be read: {error}") from error
     except (KeyError, ValueError, IndexError) as error:
@@ -116,33 +94,44 @@ def read_adapter(path: Path) -> Adapter:
 
 def write_adapter(adapter: Adapter, path: Path) -> None:
     """Write an adapter as half-precision safetensors, whole or not at all."""
+    halves = {
+        name: np.ascontiguousarray(tensor, np.float16) for name, tensor in adapter.tensors.items()
+    }
     header = {
         "format": _FORMAT,
         "kind": adapter.kind,
         "base": adapter.base,
         "scale": str(adapter.scale),
         "card": json.dumps(adapter.card, ensure_ascii=False),
-    }
-    halves = {
-        name: np.ascontiguousarray(tensor, np.float16) for name, tensor in adapter.tensors.items()
+        _SEAL: content_digest(replace(adapter, tensors=halves)),
     }
     write_whole(path, save(halves, header))
 
 
-@functools.lru_cache(maxsize=8)
-def _read(path: Path, size: int, changed: int) -> Adapter:
-    """Read a file as it is with this size and time of change; errors are of many kinds."""
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    with safe_open(path, framework="np") as file:
-        header = file.metadata() or {}
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+def content_digest(adapter: Adapter) -> str:
+    """Return the SHA-256, in hexadecimal, of what an adapter does: its kind, base and weights."""
+    digest = hashlib.sha256(json.dumps([adapter.kind, adapter.base, adapter.scale]).encode())
+    for name, tensor in sorted(adapter.tensors.items()):
+        digest.update(json.dumps([name, str(tensor.dtype), tensor.shape]).encode())
+        digest.update(np.ascontiguousarray(tensor).tobytes())
+    return digest.hexdigest()
+
+
+def _adapter_in(content: bytes) -> Adapter:
+    """Return the adapter that a file's content is; errors are of many kinds."""
+    tensors = load(content)
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    header = header.get("__metadata__", {})
     missing = {"format", "kind", "base", "scale", "card"} - header.keys()
     if missing or header["format"] != _FORMAT or header["kind"] not in get_args(Kind):
         raise ValueError(f"its header says {header}")
     kind: Kind = "low-rank" if header["kind"] == "low-rank" else "heads"
     scale, card = float(header["scale"]), json.loads(header["card"])
+    digest = hashlib.sha256(content).hexdigest()
     adapter = Adapter(kind, header["base"], scale, tensors, card, digest)
     _check(adapter)
+    if header.get(_SEAL, "") not in ("", content_digest(adapter)):
+        raise ValueError("it was edited or damaged after it was written")
     return adapter
 
 
@@ -153,17 +142,28 @@ def _check(adapter: Adapter) -> None:
     if not all(np.isfinite(tensor).all() for tensor in adapter.tensors.values()):
         raise ValueError("some of its weights are not finite")
     try:
-        _apply_once(adapter)
+        _check_heads(adapter) if adapter.kind == "heads" else _check_layers(adapter)
     except (KeyError, ValueError, IndexError) as error:
         raise ValueError(f"its weights do not fit together: {error}") from error
 
 
-def _apply_once(adapter: Adapter) -> None:
-    if adapter.kind == "heads":
-        dim = adapter.tensors["request.first.weight"].shape[1]
-        for side in get_args(Side):
-            adapter.apply(np.ones((1, dim), np.float32), side)
-        return
+def _check_heads(adapter: Adapter) -> None:
+    dim = adapter.tensors["request.first.weight"].shape[-1]
+    for side in get_args(Side):
+        hidden = len(adapter.tensors[f"{side}.first.bias"])
+        wanted = {
+            "first.weight": (hidden, dim),
+            "first.bias": (hidden,),
+            "second.weight": (dim, hidden),
+            "second.bias": (dim,),
+        }
+        for name, shape in wanted.items():
+            found = adapter.tensors[f"{side}.{name}"].shape
+            if found != shape:
+                raise ValueError(f"{side}.{name} has shape {found}; wanted {shape}")
+
+
+def _check_layers(adapter: Adapter) -> None:
     tensors = adapter.tensors
     layers = [name.removesuffix(_UP) for name in tensors if name.endswith(_UP)]
     if not layers or 2 * len(layers) != len(tensors):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from langchain_toolrag.index.heads import Heads
 from langchain_toolrag.index.options import IndexOptions
-from langchain_toolrag.types import Changes, Evidence, ToolDocument, ToolFilter, ToolId
+from langchain_toolrag.types import Changes, Evidence, ToolDocument, ToolFilter, ToolId, Vector
 
 CANDIDATES = 30
 """How many tools each source puts forward for fusion."""
@@ -18,6 +19,10 @@ class Index(Protocol):
     @property
     def options(self) -> IndexOptions:
         """What the index is made of."""
+
+    @property
+    def model(self) -> str:
+        """The name of the model whose vectors it holds, as `embedding.model_name` gives it."""
 
     @property
     def version(self) -> int:
@@ -56,6 +61,7 @@ class Index(Protocol):
         *,
         dense: bool = True,
         along: Sequence[str] = (),
+        heads: Heads | None = None,
     ) -> Evidence:
         """Return what speaks for the best tools of every source.
 
@@ -65,6 +71,7 @@ class Index(Protocol):
             filter: Which tools may be returned.
             dense: Whether to embed the query.
             along: Queries that will be asked too; an index may embed them with this one, or not.
+            heads: What moves the vectors of requests and tools; None to search by the model's own.
 
         Returns:
             The evidence for `query` alone.
@@ -78,5 +85,28 @@ class Index(Protocol):
         *,
         dense: bool = True,
         along: Sequence[str] = (),
+        heads: Heads | None = None,
     ) -> Evidence:
         """Return the same as `evidence`, without blocking the event loop."""
+
+    def request_vector(self, query: str) -> Vector | None:
+        """Return the model's own vector of a query that was asked lately, not moved by any heads.
+
+        Args:
+            query: The query, as it was given to `evidence`.
+
+        Returns:
+            Its unit vector; None if it is not at hand, for nothing is embedded.
+        """
+
+    def prepare(self, heads: Heads) -> None:
+        """Move all rows now, so that the first search with these heads need not.
+
+        Searches go on meanwhile.
+
+        Args:
+            heads: The heads.
+
+        Raises:
+            AdapterError: If they move the vectors of another model.
+        """

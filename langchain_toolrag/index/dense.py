@@ -71,7 +71,7 @@ class DenseIndex:
     size: int = 0
     _memory: _Memory | None = None
 
-    def with_rows(self, slots: Sequence[int], rows: Vectors, room: int = 0) -> DenseIndex:
+    def with_rows(self, slots: Sequence[int] | Slots, rows: Vectors, room: int = 0) -> DenseIndex:
         """Return a copy with rows added; this index stays as it is.
 
         Args:
@@ -93,7 +93,7 @@ class DenseIndex:
         present[at] = True
         return DenseIndex(self.dim, present, size, memory)
 
-    def without(self, slots: Sequence[int]) -> DenseIndex:
+    def without(self, slots: Sequence[int] | Slots) -> DenseIndex:
         """Return a copy without some rows, which must be there; this index stays as it is."""
         if not len(slots):
             return self
@@ -163,7 +163,7 @@ class Peaks:
         lowest = cls(requests, np.full(count, -np.inf, np.float32), np.full(count, -1, np.intp))
         return lowest._sought(range(count), index)
 
-    def with_rows(self, slots: Sequence[int], index: DenseIndex) -> Peaks:
+    def with_rows(self, slots: Sequence[int] | Slots, index: DenseIndex) -> Peaks:
         """Return the peaks in an index that was given rows in these slots."""
         rows, at = index.rows(slots), np.array(slots, np.intp)
         scores, where = self.scores.copy(), self.slots.copy()
@@ -174,7 +174,7 @@ class Peaks:
                 scores[number], where[number] = added[best], at[best]
         return _peaks(self.requests, scores, where)
 
-    def without(self, slots: Sequence[int], index: DenseIndex) -> Peaks:
+    def without(self, slots: Sequence[int] | Slots, index: DenseIndex) -> Peaks:
         """Return the peaks in an index that lost the rows of these slots."""
         lost = np.flatnonzero(np.isin(self.slots, np.array(slots, np.intp)))
         return self._sought(lost.tolist(), index) if len(lost) else self

@@ -17,7 +17,6 @@ from langchain_toolrag.index.embedding import (
     model_name,
     unit_vectors,
 )
-from langchain_toolrag.index.heads import HeadedEmbeddings
 from langchain_toolrag.types import Vector, Vectors
 from langchain_toolrag.vectors.cache import KnownVectors, VectorMemory, text_key
 
@@ -68,8 +67,8 @@ class Embedder:
     @property
     def ready(self) -> bool:
         """Whether the model is loaded; one that is not ours counts as loaded."""
-        base = self._base
-        return not isinstance(base, MiniLMEmbeddings) or base.loaded
+        model = self.embeddings
+        return not isinstance(model, MiniLMEmbeddings) or model.loaded
 
     @property
     def failure(self) -> str:
@@ -82,18 +81,18 @@ class Embedder:
         Raises:
             EmbeddingError: If it cannot be loaded, or rests after it could not be.
         """
-        base = self._base
-        if isinstance(base, MiniLMEmbeddings) and not base.loaded:
+        model = self.embeddings
+        if isinstance(model, MiniLMEmbeddings) and not model.loaded:
             self.raise_if_resting()
             try:
-                base.load()
+                model.load()
             except Exception as error:
                 raise self._failed(error) from error
 
     def knows(self, text: str) -> bool:
         """Return whether the model knows the script of a text; only of MiniLM is it known."""
-        base = self._base
-        is_english = isinstance(base, MiniLMEmbeddings) and base.is_default
+        model = self.embeddings
+        is_english = isinstance(model, MiniLMEmbeddings) and model.is_default
         if not is_english or text.isascii():
             return True
         letters = [char for char in text if char.isalpha()]
@@ -155,6 +154,21 @@ class Embedder:
         vectors = self.documents(written)
         return np.stack([vectors[text] for text in written])
 
+    def known_request(self, text: str) -> Vector | None:
+        """Return the vector of a query that was embedded lately, without embedding anything.
+
+        Args:
+            text: The query.
+
+        Returns:
+            Its unit vector, of shape `(dim,)`; None if it is not at hand.
+        """
+        key = self._request_key(text)
+        recent = self._recent.get([key]).get(key)
+        if recent is not None or not self._keeps_requests:
+            return recent
+        return self._cached({text: key}).get(text)
+
     def query(self, text: str, along: Sequence[str] = ()) -> Vector:
         """Embed one query.
 
@@ -169,7 +183,7 @@ class Embedder:
         Raises:
             EmbeddingError: If the model fails, rests, or gives a vector that cannot be used.
         """
-        known = self._cached_request(text)
+        known = self.known_request(text)
         if known is not None:
             return known
         self.raise_if_resting()
@@ -188,7 +202,7 @@ class Embedder:
 
     async def aquery(self, text: str, along: Sequence[str] = ()) -> Vector:
         """Embed one query without blocking the event loop; otherwise as `query`."""
-        known = self._cached_request(text)
+        known = self.known_request(text)
         if known is not None:
             return known
         self.raise_if_resting()
@@ -204,11 +218,6 @@ class Embedder:
             raise self._failed(error) from error
         return self._made(texts, raw)
 
-    @property
-    def _base(self) -> Embeddings:
-        model = self.embeddings
-        return model.base if isinstance(model, HeadedEmbeddings) else model
-
     def _written(self, text: str) -> str | None:
         """Return the text of a tool that has a request's vector; None where it is not known."""
         model = self.embeddings
@@ -220,18 +229,11 @@ class Embedder:
         written = self._written(text)
         return text_key(f"request\0{text}" if written is None else written)
 
-    def _cached_request(self, text: str) -> Vector | None:
-        key = self._request_key(text)
-        recent = self._recent.get([key]).get(key)
-        if recent is not None or not self._keeps_requests:
-            return recent
-        return self._cached({text: key}).get(text)
-
     def _together(self, text: str, along: Sequence[str]) -> list[str]:
         """Return the queries that are embedded in one run with a query, itself first."""
         if self._written(text) is None:
             return [text]
-        unknown = (other for other in along if self._cached_request(other) is None)
+        unknown = (other for other in along if self.known_request(other) is None)
         return list(dict.fromkeys((text, *unknown)))
 
     def _as_tools(self, texts: Sequence[str]) -> list[str]:

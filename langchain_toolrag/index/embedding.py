@@ -281,5 +281,5 @@ def _adapter_for(model: str, adapter: str | Path | None) -> Adapter | None:
     path = PACKAGED if adapter == PACKAGED_ADAPTER else Path(adapter)
     read = read_adapter(path)
     if read.kind != "low-rank":
-        raise AdapterError(path, "holds residual heads: give them as HeadedEmbeddings(model, path)")
+        raise AdapterError(path, "holds residual heads: give it as ToolRAG(heads=...)")
     return read

@@ -62,6 +62,8 @@ class Snapshot:
         peaks: What requests that no tool is likely to serve reach in `dense`; None before any
             embedding.
         version: Grows with every change of the documents.
+        numbering: The same object as long as a slot stands for the same row, or for none: another
+            one when the documents were numbered anew.
     """
 
     options: IndexOptions
@@ -77,6 +79,7 @@ class Snapshot:
     dense: DenseIndex | None = None
     peaks: Peaks | None = None
     version: int = 0
+    numbering: object = field(default_factory=object)
 
     @property
     def pending(self) -> list[ToolDocument]:

@@ -11,11 +11,13 @@ from typing import TypeAlias
 
 from langchain_core.embeddings import Embeddings
 
-from langchain_toolrag.errors import EmbeddingError, StillLoadingError
+from langchain_toolrag.errors import AdapterError, EmbeddingError, StillLoadingError
 from langchain_toolrag.fork import reset_after_fork
 from langchain_toolrag.index.contract import CANDIDATES
 from langchain_toolrag.index.embedder import Embedder
-from langchain_toolrag.index.embedding import as_embeddings
+from langchain_toolrag.index.embedding import as_embeddings, model_name
+from langchain_toolrag.index.headed import HeadedSnapshots
+from langchain_toolrag.index.heads import Heads
 from langchain_toolrag.index.keyword import KeywordQuery, parse_query
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.probes import PROBES
@@ -76,6 +78,7 @@ class ToolIndex:
             cache=cache,
             keep_requests=keep_requests,
         )
+        self._headed = HeadedSnapshots()
         self._in_background = background
         self._loader: threading.Thread | None = None
         self._new_locks()
@@ -90,6 +93,11 @@ class ToolIndex:
     def options(self) -> IndexOptions:
         """What the index is made of."""
         return self._snapshot.options
+
+    @property
+    def model(self) -> str:
+        """The name of the model it embeds with, as `embedding.model_name` gives it."""
+        return model_name(self.embedder.embeddings)
 
     @property
     def version(self) -> int:
@@ -195,6 +203,7 @@ class ToolIndex:
         *,
         dense: bool = True,
         along: Sequence[str] = (),
+        heads: Heads | None = None,
     ) -> Evidence:
         """Return what speaks for the best tools of every source.
 
@@ -204,6 +213,7 @@ class ToolIndex:
             filter: Which tools may be returned; applied before the best are taken.
             dense: Whether to embed the query.
             along: Queries that will be asked too; they may be embedded in one run with this one.
+            heads: What moves the vectors of requests and tools; None for the model's own.
 
         Returns:
             Evidence for at most three times `candidate_k` tools and every exactly named one.
@@ -211,6 +221,7 @@ class ToolIndex:
         Raises:
             EmbeddingError: If `dense` and embedding fails. After a failure the model is left
                 alone for a while, 1 second at first and up to a minute.
+            AdapterError: If `dense` and the heads move the vectors of another model.
         """
         parsed = parse_query(query)
         vector = None
@@ -218,7 +229,7 @@ class ToolIndex:
             self._refuse_to_wait()
             self.embed()
             vector = self.embedder.query(parsed.text, _texts(along))
-        return self._answer(parsed, vector, candidate_k, filter)
+        return self._answer(parsed, vector, candidate_k, filter, heads)
 
     async def aevidence(
         self,
@@ -228,6 +239,7 @@ class ToolIndex:
         *,
         dense: bool = True,
         along: Sequence[str] = (),
+        heads: Heads | None = None,
     ) -> Evidence:
         """Return the same as `evidence`, without blocking the event loop.
 
@@ -237,12 +249,14 @@ class ToolIndex:
             filter: Which tools may be returned.
             dense: Whether to embed the query.
             along: Queries that will be asked too; they may be embedded in one run with this one.
+            heads: What moves the vectors of requests and tools; None for the model's own.
 
         Returns:
             Evidence, as `evidence` returns it.
 
         Raises:
             EmbeddingError: If `dense` and embedding fails.
+            AdapterError: If `dense` and the heads move the vectors of another model.
         """
         parsed = parse_query(query)
         vector = None
@@ -251,10 +265,37 @@ class ToolIndex:
             if self._snapshot.pending:
                 await asyncio.to_thread(self.embed)
             vector = await self.embedder.aquery(parsed.text, _texts(along))
-        return self._answer(parsed, vector, candidate_k, filter)
+            if heads and not self._headed.is_ready(heads, self._snapshot):
+                await asyncio.to_thread(self.prepare, heads)
+        return self._answer(parsed, vector, candidate_k, filter, heads)
+
+    def request_vector(self, query: str) -> Vector | None:
+        """Return the model's own vector of a query that was asked lately, not moved by any heads.
+
+        Args:
+            query: The query, as it was given to `evidence`.
+
+        Returns:
+            Its unit vector, shape `(dim,)`; None if it is not at hand, for nothing is embedded.
+        """
+        return self.embedder.known_request(parse_query(query).text)
+
+    def prepare(self, heads: Heads) -> None:
+        """Move all rows now, so that the first search with these heads need not.
+
+        Searches go on meanwhile; those by the same heads wait.
+
+        Args:
+            heads: The heads. What was moved is kept for the three that were used last.
+
+        Raises:
+            AdapterError: If they move the vectors of another model.
+        """
+        self._moved(heads)
 
     def after_fork(self) -> None:
         """Forget locks that a thread of the parent process may hold for ever."""
+        self._headed.after_fork()
         self._new_locks()
 
     def _answer(
@@ -263,9 +304,21 @@ class ToolIndex:
         vector: Vector | None,
         candidate_k: int,
         filter: ToolFilter | None,
+        heads: Heads | None,
     ) -> Evidence:
-        found = self._snapshot.evidence(query, vector, candidate_k, filter)
+        if heads is None or vector is None:
+            snapshot = self._snapshot
+        else:
+            snapshot, vector = self._moved(heads), heads.request(vector)
+        found = snapshot.evidence(query, vector, candidate_k, filter)
         return replace(found, script_known=self.embedder.knows(query.text))
+
+    def _moved(self, heads: Heads) -> Snapshot:
+        if heads.base != self.model:
+            raise AdapterError(
+                heads.digest, f"is heads of {heads.base}; wanted those of {self.model}"
+            )
+        return self._headed.of(heads, lambda: self._snapshot)
 
     def _probes(self) -> Vectors:
         """Return the vectors of the probes, embedded once for each model."""

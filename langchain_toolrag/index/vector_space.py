@@ -8,7 +8,6 @@ from pathlib import Path
 from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.index.embedding import MiniLMEmbeddings, model_name
-from langchain_toolrag.index.heads import HeadedEmbeddings
 from langchain_toolrag.index.weights import base_identity
 from langchain_toolrag.vectors.cache import VectorCache
 
@@ -21,9 +20,6 @@ def vector_space(embeddings: Embeddings) -> str | None:
     The weights of a model that is loaded here count, not its name. None for a model that does not
     say which one it is.
     """
-    if isinstance(embeddings, HeadedEmbeddings):
-        base = vector_space(embeddings.base)
-        return None if base is None else f"{base}, heads {embeddings.heads.digest}"
     if isinstance(embeddings, MiniLMEmbeddings):
         adapter = embeddings.adapter.digest if embeddings.adapter else "none"
         # An fp32 export and sentence-transformers make the same vectors.

@@ -19,6 +19,7 @@ from langchain_toolrag.selection.conversation import LOADED_KEY
 from langchain_toolrag.selection.state import read_state
 from langchain_toolrag.types import ToolId
 from langchain_toolrag.usage.log import UsageLog, usable_id
+from langchain_toolrag.usage.outcomes import ToldOutcome
 from langchain_toolrag.usage.records import Outcome
 
 ShownBy: TypeAlias = Callable[[ToolId, Any], str]
@@ -65,18 +66,21 @@ class CallLog:
         self._usage_log = usage_log
         self._shown_by = shown_by
 
-    def open(self, call: ToolCall, tool: ToolId | None, state: object) -> OpenCall:
+    def open(
+        self, call: ToolCall, tool: ToolId | None, state: object, tenant: str = ""
+    ) -> OpenCall:
         """Begin a call, which is noted at the end of the context that it is.
 
         Args:
             call: The model's call.
             tool: The tool of the catalogue that it is for; None for none of these.
             state: The graph's state.
+            tenant: Names the tenant whose run it is; empty for none.
 
         Returns:
             The call.
         """
-        return OpenCall(self, call, tool, state)
+        return OpenCall(self, call, tool, state, tenant)
 
     def note(self, call: OpenCall, outcome: Outcome, latency_ms: float | None) -> None:
         """Note a call that has ended.
@@ -96,36 +100,45 @@ class CallLog:
             search_id="" if tool is None or shown_by is None else shown_by(tool, call.state),
             arguments=call.call["args"],
             latency_ms=latency_ms,
+            tenant=call.tenant,
         )
 
 
 class OpenCall:
     """A call that is being made; a context, at whose end it is noted.
 
-    An error that leaves the context is the call's outcome. An interrupt or a cancellation is
-    none, and nothing is noted. Of tools that are not the catalogue's, refusals alone are.
+    An error that leaves the context is the call's outcome, unless the tool itself tells what kind
+    of failure it was. An interrupt or a cancellation is none, and nothing is noted. Of tools that
+    are not the catalogue's, refusals alone are.
 
     Args:
         log: Where it is noted.
         call: The model's call.
         tool: The tool of the catalogue that it is for; None for none of these.
         state: The graph's state.
+        tenant: Names the tenant whose run it is; empty for none.
 
     Attributes:
         call: The model's call.
         tool: The tool; None for none of the catalogue's.
         state: The graph's state.
+        tenant: Names the tenant; empty for none.
     """
 
-    def __init__(self, log: CallLog, call: ToolCall, tool: ToolId | None, state: object) -> None:
+    def __init__(
+        self, log: CallLog, call: ToolCall, tool: ToolId | None, state: object, tenant: str
+    ) -> None:
         self.call = call
         self.tool = tool
         self.state = state
+        self.tenant = tenant
         self._log = log
+        self._told = ToldOutcome(tool)
         self._outcome: Outcome | None = None
         self._started = time.perf_counter()
 
     def __enter__(self) -> Self:
+        self._told.open()
         return self
 
     def __exit__(
@@ -134,7 +147,10 @@ class OpenCall:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._told.close()
         outcome = self._outcome if error is None else _outcome_of(error)
+        if outcome == "tool_error":
+            outcome = self._told.failure or outcome
         if outcome == "refused":
             self._log.note(self, outcome, None)
         elif outcome is not None and self.tool is not None:

@@ -11,6 +11,7 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
+from langchain_toolrag.caller import caller_of
 from langchain_toolrag.catalogue.catalogue import Catalogue, Entry
 from langchain_toolrag.integrations.call_log import CallLog, OpenCall, ShownBy
 from langchain_toolrag.integrations.memory import bound_ids, read
@@ -18,7 +19,6 @@ from langchain_toolrag.integrations.permissions import RuntimeFilter, filter_of
 from langchain_toolrag.search.finding import closest_names
 from langchain_toolrag.selection.bindable import as_filter
 from langchain_toolrag.selection.conversation import LOADED_KEY
-from langchain_toolrag.types import ToolId
 from langchain_toolrag.usage.log import UsageLog
 
 Result: TypeAlias = "ToolMessage | Command[object]"
@@ -90,7 +90,7 @@ class ToolGate:
         """Run a tool call."""
         entry = self._entry(request)
         prepared = self._prepared(request, entry)
-        with self._calls.open(request.tool_call, _id(entry), request.state) as call:
+        with self._open(request, entry) as call:
             if isinstance(prepared, ToolMessage):
                 return call.refused(prepared)
             return self._answered(request, handler(prepared), call)
@@ -101,10 +101,18 @@ class ToolGate:
         """Run a tool call without blocking the event loop."""
         entry = self._entry(request)
         prepared = self._prepared(request, entry)
-        with self._calls.open(request.tool_call, _id(entry), request.state) as call:
+        with self._open(request, entry) as call:
             if isinstance(prepared, ToolMessage):
                 return call.refused(prepared)
             return self._answered(request, await handler(prepared), call)
+
+    def _open(self, request: ToolCallRequest, entry: Entry | None) -> OpenCall:
+        identity = None if entry is None else entry.document.id
+        # Outside a graph there is no runtime.
+        config = None if request.runtime is None else request.runtime.config
+        return self._calls.open(
+            request.tool_call, identity, request.state, tenant=caller_of(config).tenant
+        )
 
     def _entry(self, request: ToolCallRequest) -> Entry | None:
         """Return the catalogue's tool that a call is for; None for any other."""
@@ -165,10 +173,6 @@ class ToolGate:
         while closest and len(text + _closest(closest) + search) > _LONGEST:
             closest.pop()
         return _error(f"{text}{_closest(closest)}{search}", request)
-
-
-def _id(entry: Entry | None) -> ToolId | None:
-    return None if entry is None else entry.document.id
 
 
 def _suggestion(entry: Entry, request: ToolCallRequest) -> ToolMessage:

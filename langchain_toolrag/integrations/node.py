@@ -208,7 +208,8 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         Returns:
             The state's update.
         """
-        return self._call_with_config(self._select, input, config)
+        # LangChain gives the config to whoever takes one, which its types do not say.
+        return self._call_with_config(self._select, input, config)  # type: ignore[arg-type]
 
     async def ainvoke(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
@@ -223,7 +224,7 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
         Returns:
             The state's update.
         """
-        return await self._acall_with_config(self._aselect, input, config)
+        return await self._acall_with_config(self._aselect, input, config)  # type: ignore[arg-type]
 
     def tools_for(self, state: Any) -> list[Tool]:
         """Return the tools that the node selected for a state.
@@ -261,13 +262,13 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
 
         return bound
 
-    def _select(self, state: Any) -> dict[str, Any]:
+    def _select(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
         messages, options = self._reading(state)
-        return self._update(self.rag.select(messages, **options))
+        return self._update(self.rag.select(messages, config=config, **options))
 
-    async def _aselect(self, state: Any) -> dict[str, Any]:
+    async def _aselect(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
         messages, options = self._reading(state)
-        return self._update(await self.rag.aselect(messages, **options))
+        return self._update(await self.rag.aselect(messages, config=config, **options))
 
     @property
     def _besides(self) -> list[BaseTool]:

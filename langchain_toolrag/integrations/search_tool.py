@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import StructuredTool
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ConfigDict
@@ -108,12 +110,12 @@ def create_search_tool(
 
     def search(query: str, max_results: int | None = None, runtime: Any = None) -> _Answer:
         admitted = _filter(filter, runtime)
-        finding = rag.find(query, within(max_results), admitted)
+        finding = rag.find(query, within(max_results), admitted, config=_config(runtime))
         return answer(query, finding, _known(rag, admitted, runtime, messages_key))
 
     async def asearch(query: str, max_results: int | None = None, runtime: Any = None) -> _Answer:
         admitted = _filter(filter, runtime)
-        finding = await rag.afind(query, within(max_results), admitted)
+        finding = await rag.afind(query, within(max_results), admitted, config=_config(runtime))
         return answer(query, finding, _known(rag, admitted, runtime, messages_key))
 
     return SearchTool.from_function(
@@ -163,6 +165,15 @@ def search_mode(given: bool | SearchMode) -> SearchMode:
 
 def _filter(filter: RuntimeFilter | None, runtime: object) -> ToolFilter | None:
     return as_filter(filter_of(filter, runtime))
+
+
+def _config(runtime: object) -> RunnableConfig | None:
+    """Return the config of the graph's step where that of the tool's own run is not known.
+
+    Before Python 3.11 an asynchronous tool does not know it.
+    """
+    known = var_child_runnable_config.get() is not None
+    return None if known else getattr(runtime, "config", None)
 
 
 def _known(rag: ToolRAG, filter: ToolFilter | None, runtime: Any, messages_key: str) -> Known:

@@ -7,16 +7,17 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import NotRequired, Self, TypedDict
 
+from langchain_toolrag.server.callers import MOST_NAME
+
 MOST_RESULTS = 50
 MOST_RANKED = 200
 MOST_SECONDS = 300.0
-_MOST_NAME = 256
 
 Mode: TypeAlias = Literal["semantic", "lexical"]
 """Whether requests are embedded, or searched by words and names alone."""
 
-_Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=_MOST_NAME)]
-_Id: TypeAlias = Annotated[str, Field(max_length=_MOST_NAME)]
+_Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
+_Id: TypeAlias = Annotated[str, Field(max_length=MOST_NAME)]
 
 
 class _Body(BaseModel):
@@ -34,7 +35,9 @@ class SearchBody(_Body):
     k: int = Field(
         5, ge=1, le=MOST_RESULTS, description="At most so many; named ones are all found."
     )
-    session: _Id = Field("", description="Names the caller's session in the usage log.")
+    session: _Id = Field(
+        "", description="Names the caller's session: it is always answered by the same heads."
+    )
 
 
 class RankBody(_Body):
@@ -271,11 +274,17 @@ class RecentAnswer(TypedDict):
 
 
 class HealthAnswer(TypedDict):
-    """Whether requests are searched by their meaning yet."""
+    """Whether requests are searched by their meaning yet, and by which learned heads.
+
+    `heads` is the beginning of their digest, empty for none; where newer ones cannot be used,
+    `heads_problem` is true and the server's log says why.
+    """
 
     ready: bool
     mode: Mode
     tools: int
+    heads: str
+    heads_problem: bool
 
 
 class LiveAnswer(TypedDict):

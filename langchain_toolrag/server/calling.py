@@ -21,6 +21,7 @@ async def call(
     *,
     search_id: str = "",
     timeout: float | None = None,
+    tenant: str = "",
 ) -> CallAnswer:
     """Call a tool, once: it is never tried again by itself.
 
@@ -30,6 +31,7 @@ async def call(
         arguments: What it is called with.
         search_id: The search that found it; empty for unknown.
         timeout: How long it may take, in seconds; None for the options' time.
+        tenant: Names the tenant, as for the search; empty for none.
 
     Returns:
         How it went. With an error comes the schema of the arguments, so that a model can do better.
@@ -42,7 +44,8 @@ async def call(
     try:
         tool = await services.serving.tool(served, name)
     except UnknownToolError:
-        recorder.call("", "refused", search_id=search_id, took_ms=watch.milliseconds())
+        took_ms = watch.milliseconds()
+        recorder.call("", "refused", search_id=search_id, took_ms=took_ms, tenant=tenant)
         raise
     result = CallResult("timeout", "")  # If the server ends meanwhile, the call has a line too.
     try:
@@ -50,7 +53,12 @@ async def call(
     finally:
         took_ms = watch.milliseconds()
         call_id = recorder.call(
-            tool.id, result.outcome, search_id=search_id, arguments=dict(arguments), took_ms=took_ms
+            tool.id,
+            result.outcome,
+            search_id=search_id,
+            arguments=dict(arguments),
+            took_ms=took_ms,
+            tenant=tenant,
         )
     return _with_details(
         CallAnswer(

@@ -72,7 +72,7 @@ def _below(rag: ToolRAG, conversation: Conversation, selection: Selection) -> li
         conversation, replace(rag.options, k=most), None, dense=not selection.degraded
     )
     try:
-        hits = run_over(rag.tool_index, plan).hits
+        hits = run_over(rag.tool_index, plan, rag.heads_for()).hits
     except EmbeddingError:  # It failed just now; what is bound can be shown all the same.
         return []
     bound = set(selection.ids)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import uuid
 from collections.abc import AsyncIterator
 from importlib.metadata import version
 from typing import Any
@@ -12,13 +13,17 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
 from pydantic_core import from_json, to_json
-from starlette.types import Receive, Scope, Send
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import Message, Receive, Scope, Send
 
+from langchain_toolrag.caller import Caller
 from langchain_toolrag.errors import UnknownToolError
 from langchain_toolrag.integrations.search_answer import FRUITLESS_KEY, Known, answer
 from langchain_toolrag.selection.conversation import LOADED_KEY
-from langchain_toolrag.server.answers import unforeseen
+from langchain_toolrag.server.answers import BadRequestError, unforeseen
 from langchain_toolrag.server.bodies import CallAnswer
+from langchain_toolrag.server.callers import SESSION, session_of, tenant_of
 from langchain_toolrag.server.calling import call
 from langchain_toolrag.server.searching import BY_WORDS, Found, search
 from langchain_toolrag.server.services import Services
@@ -36,11 +41,12 @@ _CALL_DESCRIPTION = f"Run a tool that {SEARCH} found, with arguments after its i
 _WEAK = "No close match: these are the nearest, which may not do it."
 
 
-def mcp_server(services: Services) -> Server[Any, Any]:
+def mcp_server(services: Services, session: str = "") -> Server[Any, Any]:
     """Return an MCP server with `search_tools` and `call_tool`.
 
     Args:
         services: What answers.
+        session: Names the session of whoever does not ask over HTTP; empty for none.
 
     Returns:
         The server.
@@ -54,10 +60,13 @@ def mcp_server(services: Services) -> Server[Any, Any]:
 
     async def called(name: str, arguments: dict[str, Any]) -> CallToolResult:
         try:
+            caller = _caller(server.request_context.request, session)
             if name == SEARCH:
-                return await _search(services, **arguments)
+                return await _search(services, caller, **arguments)
             if name == CALL:
-                return await _call(services, **arguments)
+                return await _call(services, caller, **arguments)
+        except BadRequestError as error:
+            return _told(str(error), failed=True)
         except Exception as error:  # The SDK would tell the caller its text.
             return _told(unforeseen(error, name), failed=True)
         return _told(f"there is no tool {name!r:.100}: there are {SEARCH} and {CALL}", failed=True)
@@ -69,6 +78,9 @@ def mcp_server(services: Services) -> Server[Any, Any]:
 
 class MCPEndpoint:
     """Answers MCP over streamable HTTP; each request stands for itself, in JSON.
+
+    A client is given a session to name, by which the usage log and the heads on trial know it
+    again; nothing is kept of it here.
 
     Args:
         services: What answers.
@@ -83,13 +95,32 @@ class MCPEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, as ASGI has it."""
-        await self._manager.handle_request(scope, receive, send)
+        named = SESSION in Headers(scope=scope)
+        await self._manager.handle_request(scope, receive, send if named else _giving_session(send))
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Take requests as long as this is open."""
         async with self._manager.run():
             yield
+
+
+def _giving_session(send: Send) -> Send:
+    """Answer with a new session's name."""
+
+    async def answer(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message)[SESSION] = uuid.uuid4().hex
+        await send(message)
+
+    return answer
+
+
+def _caller(request: Any, session: str) -> Caller:
+    """Return who asks; over standard input there is no HTTP request, and no tenant is named."""
+    if not isinstance(request, Request):
+        return Caller(session)
+    return Caller(session_of(request.headers), tenant_of(request.headers))
 
 
 def _tools(*, writes: bool) -> list[Tool]:
@@ -128,12 +159,12 @@ def _schema(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]
 
 
 async def _search(
-    services: Services, query: str, max_results: int = _DEFAULT_RESULTS
+    services: Services, caller: Caller, query: str, max_results: int = _DEFAULT_RESULTS
 ) -> CallToolResult:
     # Models ask for 0, 1,000 or 5.0 as well.
     most = min(max(1, int(max_results)), _MOST_RESULTS)
     # A model that fails at half a character would be left alone for a while, for all callers.
-    found = await search(services.serving, services.recorder, _encodable(query), most)
+    found = await search(services.serving, services.recorder, _encodable(query), most, caller)
     # Names that are like those that are not there: in a thread, as there may be many.
     return _told(await services.serving.in_thread(lambda: _as_text(query, found)))
 
@@ -165,10 +196,10 @@ def _as_text(query: str, found: Found) -> str:
 
 
 async def _call(
-    services: Services, name: str, arguments: dict[str, Any], search_id: str = ""
+    services: Services, caller: Caller, name: str, arguments: dict[str, Any], search_id: str = ""
 ) -> CallToolResult:
     try:
-        result = await call(services, name, arguments, search_id=search_id)
+        result = await call(services, name, arguments, search_id=search_id, tenant=caller.tenant)
     except UnknownToolError as error:
         return _told(f"{error} Find tools with {SEARCH}.", failed=True)
     return _told(

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 
 from langchain_toolrag.server import bodies
+from langchain_toolrag.server.callers import MOST_NAME, TENANT
 
 _REF = "#/components/schemas/{model}"
 _JSON = "application/json"
@@ -56,11 +57,12 @@ def _searching(schemas: dict[str, Any]) -> dict[str, Any]:
     """Return the paths of searches and calls."""
 
     def post(identity: str, summary: str, body: type[BaseModel], answer: Any) -> dict[str, Any]:
-        return {"post": _operation(schemas, identity, summary, body, answer, _NOT_THERE)}
+        operation = _operation(schemas, identity, summary, body, answer, _NOT_THERE)
+        return {"post": _of_a_tenant(operation)}
 
     search = _operation(schemas, "search", "Find tools", bodies.SearchBody, bodies.SearchAnswer)
     return {
-        "/v1/search": {"post": search},
+        "/v1/search": {"post": _of_a_tenant(search)},
         "/v1/rank": post(
             "rank",
             "Rank tools that the caller brings or names",
@@ -130,6 +132,13 @@ def _operation(
     if body is not None:
         operation["requestBody"] = {"required": True, "content": _content(schemas, body)}
     return operation
+
+
+def _of_a_tenant(operation: dict[str, Any]) -> dict[str, Any]:
+    """Return an operation with the header that names whose data it is about."""
+    meaning = "Names the tenant: calls are tied to searches of the same tenant alone"
+    schema = {"type": "string", "maxLength": MOST_NAME}
+    return {**operation, "parameters": [_parameter(TENANT, "header", meaning, schema)]}
 
 
 def _listing(schemas: dict[str, Any]) -> dict[str, Any]:

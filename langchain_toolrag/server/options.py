@@ -26,6 +26,7 @@ class ServerOptions:
             document rather than the user that names the address.
         usage_log: Whether searches and calls are logged.
         log_text: Whether the log has requests and arguments as they are, not digests alone.
+        candidate_share: Which share of the sessions is answered by heads on trial, 0 to 1.
         call_timeout: How long a call may take that names no time of its own, in seconds.
         most_request_bytes: The longest body of a request.
         most_result_characters: How much of a tool's result is passed on.
@@ -33,7 +34,7 @@ class ServerOptions:
 
     Raises:
         ValueError: If there is no key and the address is not a loopback address, if the key could
-            not be sent as it is, or if an allowed host is no name.
+            not be sent as it is, if an allowed host is no name, or if the share is not 0 to 1.
     """
 
     host: str = "127.0.0.1"
@@ -44,6 +45,7 @@ class ServerOptions:
     allow_private: bool = False
     usage_log: bool = True
     log_text: bool = False
+    candidate_share: float = 0.1
     call_timeout: float = 30.0
     most_request_bytes: int = 1_000_000
     most_result_characters: int = 200_000
@@ -60,6 +62,8 @@ class ServerOptions:
                 f"host is {self.host!r} and there is no key: anybody who reaches it could call "
                 "the tools. Set TOOLRAG_API_KEY, or listen on 127.0.0.1"
             )
+        if not 0 <= self.candidate_share <= 1:
+            raise ValueError(f"candidate_share is {self.candidate_share}; wanted 0 to 1")
         for name in self.allowed_hosts:
             if not host_of(bracketed(name)):
                 raise ValueError(

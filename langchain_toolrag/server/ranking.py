@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from langchain_toolrag.caller import Caller
 from langchain_toolrag.catalogue.document import document_of
 from langchain_toolrag.errors import InvalidToolError
 from langchain_toolrag.index.tool_index import ToolIndex
@@ -14,9 +15,16 @@ from langchain_toolrag.search.finding import Search, find_or_by_words
 from langchain_toolrag.server.answers import Stopwatch, finite
 from langchain_toolrag.server.bodies import RankAnswer, RankedTool
 from langchain_toolrag.server.recording import Recorder
-from langchain_toolrag.server.searching import by_words, mode_of, run_over
+from langchain_toolrag.server.searching import (
+    by_words,
+    digest_of,
+    mode_of,
+    run_over,
+    vector_of,
+)
 from langchain_toolrag.server.serving import Serving
 from langchain_toolrag.types import Finding, Hit, ToolDocument, ToolFilter, ToolId
+from langchain_toolrag.usage.request_vectors import RequestVector
 from langchain_toolrag.vectors.cache import VectorMemory
 
 _MOST_VECTORS = 20_000  # Of callers' tools, 1.5 KB each.
@@ -35,12 +43,15 @@ class Rankings:
         self._recorder = recorder
         self._vectors = VectorMemory(_MOST_VECTORS)
 
-    async def rank(self, query: str, tools: Sequence[dict[str, Any]]) -> RankAnswer:
-        """Rank tools that the caller brings.
+    async def rank(
+        self, query: str, tools: Sequence[dict[str, Any]], tenant: str = ""
+    ) -> RankAnswer:
+        """Rank tools that the caller brings; no learned heads, which are the catalogue's, do.
 
         Args:
             query: In the language of `search.finding`.
             tools: Definitions, in MCP's or OpenAI's form.
+            tenant: Names the tenant in the usage log; empty for none.
 
         Returns:
             All of them, best first.
@@ -65,14 +76,15 @@ class Rankings:
         )
         given = [(document.id, document.name) for document in documents]
         # The log has no names of tools that are not the catalogue's: they are the caller's text.
-        return self._answer(query, given, finding, watch, noted=())
+        return self._answer(query, given, finding, watch, noted=(), tenant=tenant)
 
-    async def rank_known(self, query: str, names: Sequence[str]) -> RankAnswer:
+    async def rank_known(self, query: str, names: Sequence[str], tenant: str = "") -> RankAnswer:
         """Rank tools of the catalogue.
 
         Args:
             query: In the language of `search.finding`.
             names: Their ids or API names.
+            tenant: Names the tenant in the usage log; empty for none.
 
         Returns:
             All of them, best first.
@@ -84,17 +96,26 @@ class Rankings:
         given = [(await self._serving.tool(served, name)).id for name in names]
         wanted = frozenset(given)
         within = ToolFilter(predicate=lambda document: document.id in wanted)
-        watch = Stopwatch()
+        watch, index = Stopwatch(), served.rag.tool_index
+        heads = served.rag.heads_for(self._recorder.config(Caller(tenant=tenant)))
 
         def work(*, dense: bool) -> Finding:
-            return run_over(served.rag.tool_index, _plan(query, len(given), within, dense=dense))
+            return run_over(index, _plan(query, len(given), within, dense=dense), heads)
 
         finding = await self._serving.search_in_time(
             lambda: work(dense=True), lambda: work(dense=False)
         )
         named = [(identity, served.names[identity]) for identity in given]
         return self._answer(
-            query, named, finding, watch, noted=finding.hits, index=served.fingerprint
+            query,
+            named,
+            finding,
+            watch,
+            noted=finding.hits,
+            tenant=tenant,
+            index=served.fingerprint,
+            heads=digest_of(heads),
+            vector=None if finding.degraded else vector_of(index, query),
         )
 
     def _answer(
@@ -105,10 +126,23 @@ class Rankings:
         watch: Stopwatch,
         *,
         noted: Sequence[Hit],
+        tenant: str,
         index: str = "",
+        heads: str = "",
+        vector: RequestVector | None = None,
     ) -> RankAnswer:
         took_ms, mode = watch.milliseconds(), mode_of(finding.degraded)
-        search_id = self._recorder.search("rank", mode, query, noted, took_ms=took_ms, index=index)
+        search_id = self._recorder.search(
+            "rank",
+            mode,
+            query,
+            noted,
+            took_ms=took_ms,
+            index=index,
+            heads=heads,
+            caller=Caller(tenant=tenant),
+            vector=vector,
+        )
         scores = {hit.id: finite(hit.score) for hit in finding.hits}
         order = {identity: place for place, identity in enumerate(scores)}
         tools = [

@@ -6,11 +6,18 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
+from langchain_core.runnables import RunnableConfig
+
+from langchain_toolrag.caller import Caller
 from langchain_toolrag.server.bodies import Mode
 from langchain_toolrag.server.metrics import Metrics
 from langchain_toolrag.types import Hit, ToolId
 from langchain_toolrag.usage.log import UsageLog
 from langchain_toolrag.usage.records import Outcome, SearchKind
+from langchain_toolrag.usage.request_vectors import RequestVector
+
+NOBODY = Caller()
+"""Who asks where that is not known."""
 
 
 class Recorder:
@@ -31,6 +38,18 @@ class Recorder:
         if usage is not None:
             metrics.watch("usage_dropped", "Lines the usage log lost.", lambda: usage.dropped)
 
+    def config(self, caller: Caller) -> RunnableConfig:
+        """Return what tells a search who asks; the tenant as the log's digest, which heads go by.
+
+        Args:
+            caller: Who asks.
+
+        Returns:
+            The config of a run. Without a log no tenant has heads of its own.
+        """
+        tenant = self.usage.digest("tenant", caller.tenant) if self.usage is not None else ""
+        return {"configurable": {"thread_id": caller.session, "tenant_id": tenant}}
+
     def search(
         self,
         kind: SearchKind,
@@ -41,7 +60,9 @@ class Recorder:
         took_ms: float,
         confidence: float | None = None,
         index: str = "",
-        session: str = "",
+        heads: str = "",
+        caller: Caller = NOBODY,
+        vector: RequestVector | None = None,
     ) -> str:
         """Note a search.
 
@@ -53,7 +74,9 @@ class Recorder:
             took_ms: How long it took, in milliseconds.
             confidence: How sure it was that some tool fits; None for unknown.
             index: Which catalogue answered.
-            session: Names the caller's session; empty for none.
+            heads: Digest of the learned heads that answered; empty for none.
+            caller: Who asks.
+            vector: The request's vector; None where there is none at hand.
 
         Returns:
             Its name, which calls of what it found can give.
@@ -69,8 +92,11 @@ class Recorder:
                 retrieved=[(hit.id, hit.rank, hit.score) for hit in hits],
                 confidence=confidence,
                 index=index,
-                session=session,
+                heads=heads,
+                session=caller.session,
+                tenant=caller.tenant,
                 took_ms=took_ms,
+                vector=vector,
             )
         return search_id
 
@@ -82,6 +108,7 @@ class Recorder:
         search_id: str,
         arguments: Any = None,
         took_ms: float | None = None,
+        tenant: str = "",
     ) -> str:
         """Note a call that has ended.
 
@@ -91,6 +118,7 @@ class Recorder:
             search_id: The search that found it; empty for unknown.
             arguments: What it was called with; None for unknown.
             took_ms: How long it took, in milliseconds; None for a call the caller made itself.
+            tenant: Names the tenant, as for the search; empty for none.
 
         Returns:
             Its name.
@@ -106,5 +134,6 @@ class Recorder:
                 search_id=search_id,
                 arguments=arguments,
                 latency_ms=took_ms,
+                tenant=tenant,
             )
         return call_id

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from langchain_toolrag.caller import Caller
 from langchain_toolrag.errors import InvalidToolError, UnknownToolError
 from langchain_toolrag.server.answers import BadRequestError, JSONAnswer, failure, unforeseen
 from langchain_toolrag.server.bodies import (
@@ -25,12 +26,15 @@ from langchain_toolrag.server.bodies import (
     SearchBody,
     ToolsAnswer,
 )
+from langchain_toolrag.server.callers import tenant_of
 from langchain_toolrag.server.calling import call
 from langchain_toolrag.server.explaining import explain
 from langchain_toolrag.server.metrics import CONTENT_TYPE
 from langchain_toolrag.server.openapi import document
 from langchain_toolrag.server.searching import described, search
 from langchain_toolrag.server.services import Services
+
+_HEADS_DIGITS = 16  # As many as the usage log has of a digest.
 
 _BodyT = TypeVar("_BodyT", bound=BaseModel)
 _Endpoint = Callable[[Request], Awaitable[Response]]
@@ -76,16 +80,16 @@ class _Rest:
 
     async def search(self, request: Request) -> Response:
         body = await read_body(request, SearchBody)
-        found = await search(
-            self._serving, self._services.recorder, body.query, body.k, body.session
-        )
+        caller = Caller(body.session, tenant_of(request.headers))
+        found = await search(self._serving, self._services.recorder, body.query, body.k, caller)
         return JSONAnswer(found.answer())
 
     async def rank(self, request: Request) -> Response:
         body, rankings = await read_body(request, RankBody), self._services.rankings
+        tenant = tenant_of(request.headers)
         if body.tools is not None:
-            return JSONAnswer(await rankings.rank(body.query, body.tools))
-        return JSONAnswer(await rankings.rank_known(body.query, body.tool_ids or []))
+            return JSONAnswer(await rankings.rank(body.query, body.tools, tenant))
+        return JSONAnswer(await rankings.rank_known(body.query, body.tool_ids or [], tenant))
 
     async def call(self, request: Request) -> Response:
         body = await read_body(request, CallBody)
@@ -95,13 +99,16 @@ class _Rest:
             body.arguments,
             search_id=body.search_id,
             timeout=body.timeout,
+            tenant=tenant_of(request.headers),
         )
         return JSONAnswer(answer)
 
     async def feedback(self, request: Request) -> Response:
         body, recorder = await read_body(request, FeedbackBody), self._services.recorder
         tool = await self._serving.tool(self._serving.current, body.name)
-        call_id = recorder.call(tool.id, body.outcome, search_id=body.search_id)
+        call_id = recorder.call(
+            tool.id, body.outcome, search_id=body.search_id, tenant=tenant_of(request.headers)
+        )
         recorded = recorder.usage is not None
         return JSONAnswer(FeedbackAnswer(call_id=call_id, recorded=recorded))
 
@@ -126,11 +133,16 @@ class _Rest:
 
     async def health(self, request: Request) -> Response:
         serving = self._serving
+        status = serving.current.rag.status
         answer = HealthAnswer(
-            ready=serving.ready, mode=serving.mode, tools=len(serving.current.tools)
+            ready=serving.ready,
+            mode=serving.mode,
+            tools=len(serving.current.tools),
+            heads=status.heads[:_HEADS_DIGITS],
+            heads_problem=bool(status.heads_problem),
         )
-        status = HTTPStatus.OK if answer["ready"] else HTTPStatus.SERVICE_UNAVAILABLE
-        return JSONAnswer(answer, status)
+        ready = HTTPStatus.OK if answer["ready"] else HTTPStatus.SERVICE_UNAVAILABLE
+        return JSONAnswer(answer, ready)
 
     async def live(self, request: Request) -> Response:
         return JSONAnswer(LiveAnswer(alive=True))

@@ -6,16 +6,21 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from langchain_core.runnables import RunnableConfig
+
+from langchain_toolrag.caller import Caller
 from langchain_toolrag.index.contract import Index
+from langchain_toolrag.index.heads import Heads
 from langchain_toolrag.plans import run
 from langchain_toolrag.search.cutoff import Cutoff
 from langchain_toolrag.search.finding import Search, find
 from langchain_toolrag.search.rankings import Question
 from langchain_toolrag.server.answers import Stopwatch, finite
 from langchain_toolrag.server.bodies import Mode, SearchAnswer, ToolAnswer
-from langchain_toolrag.server.recording import Recorder
+from langchain_toolrag.server.recording import NOBODY, Recorder
 from langchain_toolrag.server.serving import Served, Serving
 from langchain_toolrag.types import Evidence, Finding, ToolFilter, ToolId
+from langchain_toolrag.usage.request_vectors import RequestVector
 
 BY_WORDS = "Searched by words and names alone: requests cannot be embedded now."
 
@@ -58,7 +63,7 @@ class Found:
 
 
 async def search(
-    serving: Serving, recorder: Recorder, query: str, k: int, session: str = ""
+    serving: Serving, recorder: Recorder, query: str, k: int, caller: Caller = NOBODY
 ) -> Found:
     """Search the catalogue.
 
@@ -67,14 +72,15 @@ async def search(
         recorder: Told of the search.
         query: In the language of `search.finding`.
         k: At most so many tools; those that the query names are found all.
-        session: Names the caller's session in the usage log.
+        caller: Who asks.
 
     Returns:
         What was found.
     """
-    served, watch = serving.current, Stopwatch()
+    served, watch, config = serving.current, Stopwatch(), recorder.config(caller)
     finding = await serving.search_in_time(
-        lambda: served.rag.find(query, k), lambda: _by_words(served, query, k)
+        lambda: served.rag.find(query, k, config=config),
+        lambda: _by_words(served, query, k, config),
     )
     took_ms = watch.milliseconds()
     search_id = recorder.search(
@@ -85,17 +91,36 @@ async def search(
         took_ms=took_ms,
         confidence=finding.confidence,
         index=served.fingerprint,
-        session=session,
+        heads=finding.heads,
+        caller=caller,
+        vector=None if finding.degraded else vector_of(served.rag.tool_index, query),
     )
     return Found(search_id, served, finding, mode_of(finding.degraded), took_ms)
 
 
-def run_over(index: Index, plan: Generator[Question, Evidence, _FoundT]) -> _FoundT:
+def vector_of(index: Index, query: str) -> RequestVector | None:
+    """Return the model's vector of a request that was searched for just now.
+
+    Args:
+        index: What was searched.
+        query: The request.
+
+    Returns:
+        The vector; None where it is not at hand, as where names were asked for.
+    """
+    vector = index.request_vector(query)
+    return None if vector is None else RequestVector(index.model, vector)
+
+
+def run_over(
+    index: Index, plan: Generator[Question, Evidence, _FoundT], heads: Heads | None = None
+) -> _FoundT:
     """Carry out the plan of a search.
 
     Args:
         index: What is searched.
         plan: The plan.
+        heads: The learned heads that rank; None for none.
 
     Returns:
         What it comes to.
@@ -103,7 +128,11 @@ def run_over(index: Index, plan: Generator[Question, Evidence, _FoundT]) -> _Fou
 
     def ask(question: Question) -> Evidence:
         return index.evidence(
-            question.query, question.candidate_k, question.filter, dense=question.dense
+            question.query,
+            question.candidate_k,
+            question.filter,
+            dense=question.dense,
+            heads=heads,
         )
 
     return run(plan, ask)
@@ -124,9 +153,16 @@ def by_words(query: str, cutoff: Cutoff, within: ToolFilter | None = None) -> Se
     return replace(found, degraded="the model takes too long")
 
 
-def _by_words(served: Served, query: str, k: int) -> Finding:
+def digest_of(heads: Heads | None) -> str:
+    """Return what the usage log names heads by; empty for none."""
+    return "" if heads is None else heads.digest
+
+
+def _by_words(served: Served, query: str, k: int, config: RunnableConfig) -> Finding:
     cutoff = replace(served.rag.options.cutoff, k=None, max_k=k, min_k=1)
-    return run_over(served.rag.tool_index, by_words(query, cutoff))
+    found = run_over(served.rag.tool_index, by_words(query, cutoff))
+    # They were to answer: heads on trial are not to look better for being slow.
+    return replace(found, heads=digest_of(served.rag.heads_for(config)))
 
 
 def described(

@@ -56,7 +56,13 @@ class Services:
     ) -> None:
         tools, metrics = ToolDirectory(directory), Metrics()
         self.options = options
-        self.serving = Serving(tools, metrics, embeddings=embeddings, index_options=index_options)
+        self.serving = Serving(
+            tools,
+            metrics,
+            embeddings=embeddings,
+            index_options=index_options,
+            candidate_share=options.candidate_share,
+        )
         usage = UsageLog(tools.usage, log_text=options.log_text) if options.usage_log else None
         self.recorder = Recorder(metrics, usage)
         self.rankings = Rankings(self.serving, self.recorder)

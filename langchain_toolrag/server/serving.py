@@ -83,6 +83,7 @@ class Serving:
         metrics: Told of every new catalogue.
         embeddings: As in ToolRAG.
         index_options: As in ToolRAG.
+        candidate_share: As in ToolRAG; the directory's own heads are followed.
 
     Attributes:
         directory: Where the tools are.
@@ -100,12 +101,14 @@ class Serving:
         *,
         embeddings: Embeddings | str | None = None,
         index_options: IndexOptions | None = None,
+        candidate_share: float = 0.1,
     ) -> None:
         self.directory = directory
         # One model for all catalogues that come: it is loaded once.
         self.model = as_embeddings(embeddings, cache_dir=directory.cache)
         self._has_model = not isinstance(self.model, NoEmbeddings)
         self._index_options = index_options
+        self._candidate_share = candidate_share
         self._metrics = metrics
         self._seen = ""
         # Threads of their own: tools that are slow hold those that asyncio shares out.
@@ -116,6 +119,11 @@ class Serving:
         self.current = self._read()
         metrics.watch("tools", "Tools that can be found.", lambda: len(self.current.tools))
         metrics.watch("semantic", "Whether requests are embedded.", self._is_semantic)
+        metrics.watch(
+            "heads_problem",
+            "Whether the newest learned heads cannot be used.",
+            lambda: bool(self.current.rag.status.heads_problem),
+        )
 
     @property
     def mode(self) -> Mode:
@@ -164,7 +172,7 @@ class Serving:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Embed what is not embedded and look for new catalogues, as long as this is open."""
+        """Embed what is not embedded and look for new catalogues and heads while this is open."""
         watching = asyncio.create_task(self._watch())
         try:
             yield
@@ -205,6 +213,8 @@ class Serving:
             cache_dir=self.directory.cache if self._has_model else None,
             background=self._has_model,
             on_duplicate="id",
+            heads=self.directory.heads if self._has_model else None,
+            candidate_share=self._candidate_share,
         )
         bound = {entry.document.id: entry.document.bound_name for entry in rag.catalogue}
         names = _names(bound, tools)
@@ -224,6 +234,7 @@ class Serving:
         # Without the file, as while a directory is being copied, the old tools stay.
         if self.directory.fingerprint() not in ("", self._seen):
             await self._replace()
+        self.current.rag.heads_for()  # Has it look for new heads though nobody searches.
         if not self.ready:
             # Searching has the index load its model and embed in the background, or try again.
             await self.in_thread(lambda: self.current.rag.find("warm up", 1))

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import threading
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, cast
 
@@ -28,7 +29,7 @@ async def serve_stdio(services: Services) -> None:
     Args:
         services: What answers.
     """
-    server = mcp_server(services)
+    server = mcp_server(services, session=uuid.uuid4().hex)  # One process, one session.
     with _ended_by_signals(), os.fdopen(os.dup(1), "w", encoding="utf-8") as written:
         os.dup2(2, 1)
         read = cast("Any", _lines(0))  # All that the SDK does with a file is to go through it.

@@ -6,13 +6,15 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
 
 from langchain_toolrag.types import ToolId
-from langchain_toolrag.usage.digests import Digests, open_digests
+from langchain_toolrag.usage.digests import Digests, Purpose, open_digests
 from langchain_toolrag.usage.records import (
     CallRecord,
     Outcome,
@@ -20,13 +22,17 @@ from langchain_toolrag.usage.records import (
     SearchKind,
     SearchMode,
     SearchRecord,
-    UsageRecord,
 )
-from langchain_toolrag.usage.writer import DatedLine, LineWriter
+from langchain_toolrag.usage.request_vectors import DatedVector, RequestVector
+from langchain_toolrag.usage.writer import DatedLine, LogWriter
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _MOST_TEXT = 10_000  # Characters of a text that is logged.
 _DIGITS = 6
+_HEADS_DIGITS = 16  # Of a digest's 64: what tells the few heads of one log apart.
+_MOST_KEPT = 10_000  # Requests that are remembered to have a vector; about 2 MB.
+
+_RecordT = TypeVar("_RecordT", SearchRecord, CallRecord)
 
 
 class UsageLog:
@@ -39,7 +45,18 @@ class UsageLog:
     file holds yet; a line it cuts short is read past.
 
     Texts (requests, arguments, session, tenant) are stored as keyed digests. The key is
-    `<directory>/.key`; it and the files can be read by their owner alone.
+    `<directory>/.key`; it and the files can be read by their owner alone. Names of tools and of
+    searches, scores, ranks, options and times are stored as they are.
+
+    Where a search gives it, the vector of the request is stored too, once a day, in
+    `<directory>/vectors`, which is the owner's alone: `RequestVectors` finds it by the digest, so
+    that heads can be learned without any text. A vector is no text, but not a digest either:
+    whoever has the model can tell what a request was about, and whether it was one that he
+    guesses, the key or not. Keep it as you would keep the requests.
+
+    To delete everything, delete the directory, key and vectors with it, while no process logs.
+    To delete a day, delete `usage-<day>.jsonl` and `vectors/<day>-*`, at any time afterwards;
+    a line whose vector is missing is no harm.
 
     Where the disk is full or cannot be written, there is one warning and nothing else happens:
     up to 10,000 lines wait until it can be written again, what comes on top is dropped.
@@ -57,7 +74,8 @@ class UsageLog:
         self._directory = Path(directory)
         self._log_text = log_text
         self._digests: Digests | None = None
-        self._writer = LineWriter(self._directory, self._open)
+        self._kept: set[tuple[date, str, str]] = set()
+        self._writer = LogWriter(self._directory, self._open)
         try:
             self._open()
         except OSError as error:
@@ -91,9 +109,11 @@ class UsageLog:
         confidence: float | None = None,
         options: Mapping[str, Any] | None = None,
         index: str = "",
+        heads: str = "",
         session: str = "",
         tenant: str = "",
         took_ms: float | None = None,
+        vector: RequestVector | None = None,
     ) -> None:
         """Log a search; never raises.
 
@@ -108,9 +128,11 @@ class UsageLog:
             options: The options that differ from the defaults; a small JSON object without text
                 of a user's.
             index: Version or fingerprint of the index that answered.
+            heads: Digest of the heads that answered; empty for none.
             session: Names the session, in plain; empty for none.
             tenant: Names the tenant, in plain; empty for none.
             took_ms: How long it took, in milliseconds; None for unknown.
+            vector: The request's vector; None where there is none at hand.
         """
 
         def make(digests: Digests) -> SearchRecord:
@@ -127,13 +149,16 @@ class UsageLog:
                 confidence=_number(confidence),
                 options=options or {},
                 index=str(index),
+                heads=heads[:_HEADS_DIGITS],
                 session=digests.of("session", session),
                 tenant=digests.of("tenant", tenant),
                 took_ms=_number(took_ms),
                 text=self._text(query),
             )
 
-        self._record(make)
+        record = self._record(make)
+        if record is not None and vector is not None:
+            self._keep(record, vector)
 
     def call(
         self,
@@ -177,7 +202,7 @@ class UsageLog:
         self._record(make)
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Wait until what was logged before is in its file.
+        """Wait until what was logged before is in its file, vectors included.
 
         Args:
             timeout: For how long at most, in seconds.
@@ -191,17 +216,49 @@ class UsageLog:
         """Write what waits; what is logged afterwards is dropped."""
         self._writer.close()
 
-    def _record(self, make: Callable[[Digests], UsageRecord]) -> None:
+    def digest(self, purpose: Purpose, text: str) -> str:
+        """Return the digest that the log's records have of a text.
+
+        Args:
+            purpose: What the text is.
+            text: The text.
+
+        Returns:
+            64 hexadecimal digits; empty for an empty text, and as long as there is no key, because
+            the disk could not be written.
+        """
+        return "" if self._digests is None else self._digests.of(purpose, text)
+
+    def _record(self, make: Callable[[Digests], _RecordT]) -> _RecordT | None:
+        """Log the record that is made, and return it; None where there is none."""
         try:
             if self._digests is None:  # There is no key yet: the disk could not be written.
                 self._writer.drop()
                 self._writer.wake()
-                return
+                return None
             record = make(self._digests)
             line = json.dumps(record.as_json(), separators=(",", ":"), allow_nan=False)
             self._writer.put(DatedLine(record.time.date(), line.encode("ascii") + b"\n"))
         except Exception as error:  # A log is never the reason why an agent fails.
             self._writer.drop()
+            self._writer.warn_once(error)
+            return None
+        return record
+
+    def _keep(self, record: SearchRecord, vector: RequestVector) -> None:
+        """Have the vector of a request written, unless it was on the same day."""
+        try:
+            day = record.time.date()
+            name = day, vector.model, record.request
+            if not record.request or name in self._kept:
+                return
+            with np.errstate(over="ignore"):  # What is too large for float32 becomes infinite.
+                copied = RequestVector(vector.model, np.array(vector.vector, np.float32))
+            if self._writer.put_vector(DatedVector(day, record.request, copied)):
+                if len(self._kept) >= _MOST_KEPT:  # Those in use come again, and are not rewritten.
+                    self._kept.clear()
+                self._kept.add(name)
+        except Exception as error:
             self._writer.warn_once(error)
 
     def _open(self) -> None:

@@ -57,6 +57,7 @@ class SearchRecord:
         confidence: How sure the search was that some tool fits, 0 to 1; None for unknown.
         options: The options that differ from the defaults, or a digest of them; small.
         index: Version or fingerprint of the index that answered.
+        heads: Digest of the heads that answered, its first 16 hexadecimal digits; empty for none.
         session: Digest of the session; empty for none.
         tenant: Digest of the tenant; empty for none.
         took_ms: How long it took, in milliseconds; None for unknown.
@@ -75,6 +76,7 @@ class SearchRecord:
     confidence: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     index: str = ""
+    heads: str = ""
     session: str = ""
     tenant: str = ""
     took_ms: float | None = None
@@ -122,6 +124,7 @@ class SearchRecord:
             confidence=_number(line.get("confidence")),
             options=_value(line, "options", dict, {}),
             index=_text(line, "index"),
+            heads=_text(line, "heads"),
             session=_text(line, "session"),
             tenant=_text(line, "tenant"),
             took_ms=_number(line.get("took_ms")),

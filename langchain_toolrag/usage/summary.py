@@ -23,6 +23,8 @@ class UsageSummary:
         last: Time of the last record.
         searches: How many searches, by kind.
         modes: How many searches, by mode.
+        heads: How many searches, by the digest of the heads that answered; those that none did
+            are not counted.
         outcomes: How many calls, by outcome.
         tied: How many calls belong to a search that showed their tool.
         ranks: How many of these tools stood at a rank of that search, by rank, from 1; those that
@@ -38,6 +40,7 @@ class UsageSummary:
     last: datetime | None = None
     searches: Mapping[str, int] = field(default_factory=dict)
     modes: Mapping[str, int] = field(default_factory=dict)
+    heads: Mapping[str, int] = field(default_factory=dict)
     outcomes: Mapping[str, int] = field(default_factory=dict)
     tied: int = 0
     ranks: Mapping[int, int] = field(default_factory=dict)
@@ -82,6 +85,7 @@ def summarise(records: Iterable[UsageRecord], catalogue: Iterable[ToolId] = ()) 
         last=tally.last,
         searches=dict(tally.searches),
         modes=dict(tally.modes),
+        heads=dict(tally.heads),
         outcomes=dict(tally.outcomes),
         tied=tied,
         ranks=dict(sorted(ranks.items())),
@@ -99,6 +103,7 @@ class _Tally:
         self.last: datetime | None = None
         self.searches: Counter[str] = Counter()
         self.modes: Counter[str] = Counter()
+        self.heads: Counter[str] = Counter()
         self.outcomes: Counter[str] = Counter()
         self.shown: Counter[ToolId] = Counter()
         self.without_good_hit = 0
@@ -121,6 +126,7 @@ class _Tally:
     def _search(self, record: SearchRecord) -> None:
         self.searches[record.kind] += 1
         self.modes[record.mode] += 1
+        self.heads.update([record.heads] if record.heads else ())
         self.shown.update({hit.tool for hit in record.retrieved} | set(record.bound))
         unsure = record.confidence is not None and record.confidence < _SURE
         # A small catalogue is bound whole, and small talk searched for not at all.

@@ -27,6 +27,8 @@ from langchain_toolrag.catalogue.sources.mcp.listing import list_sources
 from langchain_toolrag.catalogue.sources.python_tools import read_python
 from langchain_toolrag.catalogue.sources.stored import Listing
 from langchain_toolrag.errors import SourceError
+from langchain_toolrag.usage.reading import read_usage
+from langchain_toolrag.usage.records import CallRecord
 
 PYTHON = """
 from langchain_core.tools import tool
@@ -176,6 +178,38 @@ class TestCalls:
             answer = invoke(rag, "odd/wipe")
         assert "says that it is destructive" in answer.content
         assert started() == []
+
+    @pytest.mark.parametrize("way", ["sync", "async"])
+    def test_the_usage_log_of_an_agent_tells_timeouts_refusals_and_errors_apart(
+        self, directory, embeddings, way
+    ):
+        given = {"allow_write": False, "timeout": 0.5, "usage_log": directory.usage}
+        with ToolRAG.from_directory(directory.path, embeddings=embeddings, **given) as rag:
+            called = {
+                "odd__wait": {"seconds": 30},
+                "odd__wipe": {},
+                "odd__fail": {},
+                "odd__echo": {"text": "hi"},
+                "sums__add": {"a": 1, "b": 2},
+            }
+            many = [call(name, name, **arguments) for name, arguments in called.items()]
+            model = ScriptedModel(script=[says("", *many), says("Done.")])
+            agent = create_agent(model, middleware=[ToolRAGMiddleware(rag=rag)])
+            asked = {"messages": [("user", "say the text again")]}
+            asyncio.run(agent.ainvoke(asked)) if way == "async" else agent.invoke(asked)
+
+        found = {
+            record.call_id: record.outcome
+            for record in read_usage(directory.usage)
+            if isinstance(record, CallRecord)
+        }
+        assert found == {
+            "odd__wait": "timeout",
+            "odd__wipe": "refused",
+            "odd__fail": "tool_error",
+            "odd__echo": "ok",
+            "sums__add": "ok",
+        }
 
     def test_the_environment_is_read_by_name(self, directory, embeddings):
         given = {"embeddings": embeddings, "environment": {"ODD_VALUE": "here"}}

@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from itertools import count
 
 import httpx
+import numpy as np
 import pytest
 from fake_model import ScriptedModel, call, says
 from http_echo import echo_server
@@ -32,9 +33,12 @@ from mcp.client.streamable_http import streamable_http_client
 
 from langchain_toolrag import ToolRAG, ToolRAGMiddleware
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
-from langchain_toolrag.index.embedding import MiniLMEmbeddings
+from langchain_toolrag.index.adapter import Adapter
+from langchain_toolrag.index.embedding import PACKAGED_ADAPTER, MiniLMEmbeddings, model_name
+from langchain_toolrag.trial.directory import HeadsDirectory
 from langchain_toolrag.usage.reading import Skipped, join_calls, read_usage
 from langchain_toolrag.usage.records import CallRecord
+from langchain_toolrag.usage.request_vectors import RequestVectors
 
 SERVERS = ("mcp_server_time", "mcp_server_git")
 pytestmark = pytest.mark.skipif(
@@ -118,12 +122,12 @@ class Served:
     def is_ready(self):
         return self.client.get("/healthz").status_code == 200
 
-    def search(self, query):
-        answer = self.client.post("/v1/search", json={"query": query})
+    def search(self, query, **more):
+        answer = self.client.post("/v1/search", json={"query": query, **more})
         return answer.raise_for_status().json()
 
-    def ids(self, query):
-        return [tool["id"] for tool in self.search(query)["tools"]]
+    def ids(self, query, **more):
+        return [tool["id"] for tool in self.search(query, **more)["tools"]]
 
     def call(self, name, search_id="", **arguments):
         asked = {"name": name, "arguments": arguments, "search_id": search_id}
@@ -420,6 +424,48 @@ class TestChangesWhileItServes:
             assert "No module named no_such_module" in errors
             assert "time/get_current_time" in server.ids("current time in a timezone")
             assert server.call("time/get_current_time", timezone="UTC")["outcome"] == "ok"
+
+
+class TestLearnedHeads:
+    QUERY = "current time in a timezone"
+
+    @pytest.fixture
+    def heads_for_the_log(self):
+        """Heads that take every request for one for the commits of a repository."""
+        model = MiniLMEmbeddings(adapter=PACKAGED_ADAPTER)
+        dim, tensors = 384, {}
+        for side in ("request", "tool"):
+            tensors[f"{side}.first.weight"] = np.zeros((1, dim))
+            tensors[f"{side}.first.bias"] = np.zeros(1)
+            tensors[f"{side}.second.weight"] = np.zeros((dim, 1))
+            tensors[f"{side}.second.bias"] = np.zeros(dim)
+        tensors["request.second.bias"] = 20 * np.array(model.embed_query("show the commit logs"))
+        return Adapter("heads", model_name(model), 1.0, tensors, {})
+
+    def test_a_running_server_follows_them(self, copy, heads_for_the_log):
+        heads = HeadsDirectory(copy / "heads")
+        with served(copy, "--candidate-share", "1") as server:
+            usual = server.ids(self.QUERY)
+            digest = heads.put_on_trial(heads_for_the_log)
+            until(lambda: server.ids(self.QUERY, session="a") != usual)
+            moved = server.ids(self.QUERY, session="a")
+            assert server.ids(self.QUERY) == usual  # Names no session: not on trial.
+
+            heads.promote()
+            until(lambda: server.ids(self.QUERY) == moved)
+            assert server.client.get("/healthz").json()["heads"] == digest[:16]
+            heads.state_file.write_bytes(b"torn")
+            until(lambda: server.client.get("/healthz").json()["heads_problem"])
+            assert server.ids(self.QUERY) == moved
+            time.sleep(FLUSHED_SECONDS)
+            killed(server.process)
+
+        searches = list(read_usage(copy / "usage"))
+        assert {record.heads for record in searches} == {"", digest[:16]}
+        requests = {record.request for record in searches}
+        model = heads_for_the_log.base
+        assert RequestVectors(copy / "usage").get(model, requests).keys() == requests
+        assert f"heads {digest[:16]}" in toolrag("usage", "--data", copy)[1]
 
 
 class TestKills:

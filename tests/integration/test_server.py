@@ -232,6 +232,50 @@ class TestMCP:
         assert text(called) == "rain in delhi"
         assert [line["type"] for line in logged(directory)] == ["search", "call"]
 
+    async def test_what_one_client_asks_in_one_session_is_one_in_the_log(self, directory):
+        async def ask(url):
+            async with (
+                streamable_http_client(f"{url}/mcp") as (read, write, _),
+                ClientSession(read, write) as session,
+            ):
+                await session.initialize()
+                for _ in range(2):
+                    await session.call_tool("search_tools", {"query": "weather in a city"})
+
+        with served(directory) as server:
+            for _ in range(2):
+                await within_limit(ask(server.url))
+            server.stop(signal.SIGTERM)
+
+        sessions = [line["session"] for line in logged(directory)]
+        assert sessions[0] == sessions[1] != sessions[2] == sessions[3]
+
+    async def test_over_stdio_it_is_the_processs(self, directory):
+        program, *arguments = command(directory, 0)
+        connection = {"transport": "stdio", "command": program, "args": arguments}
+        for _ in range(2):
+            await within_limit(agent_answers(connection))
+
+        sessions = [line["session"] for line in logged(directory) if line["type"] == "search"]
+        assert len(set(sessions)) == 2
+
+    async def test_an_agents_calls_are_tied_to_the_searches_of_its_tenant(self, directory):
+        with served(directory) as server:
+            for tenant in ("acme", "globex"):
+                headers = {"X-Toolrag-Tenant": tenant}
+                connection = {
+                    "transport": "streamable_http",
+                    "url": f"{server.url}/mcp",
+                    "headers": headers,
+                }
+                await within_limit(agent_answers(connection))
+            server.stop(signal.SIGTERM)
+
+        lines = logged(directory)
+        tenants = [line["tenant"] for line in lines]
+        assert tenants[0] == tenants[1] != tenants[2] == tenants[3]
+        assert "acme" not in json.dumps(lines)
+
     async def test_what_a_tool_prints_is_not_in_the_way_of_stdio(self, directory):
         program, *arguments = command(directory, 0)
         client = MultiServerMCPClient(

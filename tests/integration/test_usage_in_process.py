@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import json
 import shutil
+import time
 
 import pytest
 from fake_model import ScriptedModel, call, says
@@ -11,7 +12,7 @@ from fakes import HashingEmbeddings, make_tool
 from langchain.agents import create_agent
 from langchain.agents.middleware import TodoListMiddleware, ToolRetryMiddleware
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import StructuredTool, ToolException
+from langchain_core.tools import StructuredTool, ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 from search_agents import AGENTS
@@ -24,6 +25,8 @@ from langchain_toolrag import (
     create_react_agent,
 )
 from langchain_toolrag.bigtool import create_agent as create_bigtool_agent
+from langchain_toolrag.catalogue.sources.directory_tools import DirectoryTool
+from langchain_toolrag.catalogue.sources.stored import CallResult, StoredTool
 from langchain_toolrag.cli import main
 from langchain_toolrag.types import ToolFilter
 from langchain_toolrag.usage.log import UsageLog
@@ -229,6 +232,128 @@ class TestOutcomes:
         assert outcomes(calls()) == [("jump", "ok")]
 
 
+class Harbour:
+    """Calls the tools of a directory, each with the outcome that its arguments ask for."""
+
+    def call_now(self, stored, arguments):
+        time.sleep(0.01)  # So that parallel calls are under way at once.
+        return CallResult(arguments["outcome"], "told")
+
+    async def call(self, stored, arguments):
+        await asyncio.sleep(0.01)
+        return CallResult(arguments["outcome"], "told")
+
+
+def of_a_directory(name="tide"):
+    return DirectoryTool(
+        name=name,
+        description="Asks the harbour.",
+        args_schema={"type": "object", "properties": {"outcome": {"type": "string"}}},
+        metadata={"server": "harbour"},
+        stored=StoredTool(f"harbour/{name}", "harbour", "mcp", name),
+        calls=Harbour(),
+    )
+
+
+KINDS = ("ok", "tool_error", "timeout", "refused")
+
+
+class TestOutcomesOfADirectorysTools:
+    @pytest.mark.parametrize("outcome", KINDS)
+    async def test_each_is_noted_as_what_it_was(self, agent_of, run, calls, outcome):
+        script = [says("", call("tide", "t1", outcome=outcome)), says("So it is.")]
+        result = await run.ask(agent_of(script, of_a_directory()), REQUEST)
+
+        (answer,) = [each for each in result["messages"] if isinstance(each, ToolMessage)]
+        assert answer.content == "told"
+        assert answer.status == ("success" if outcome == "ok" else "error")
+        (made,) = calls()
+        assert (made.tool, made.outcome) == ("harbour/tide", outcome)
+        assert (made.latency_ms is None) == (outcome == "refused")
+
+    async def test_parallel_calls_are_not_mixed_up(self, agent_of, run, calls):
+        given = {f"{name}{n}": (name, KINDS[n % 4]) for n in range(16) for name in ("tide", "wind")}
+        many = [call(name, id, outcome=outcome) for id, (name, outcome) in given.items()]
+        tools = (of_a_directory(), of_a_directory("wind"))
+        await run.ask(agent_of([says("", *many), says("So it is.")], *tools), REQUEST)
+
+        assert {made.call_id: (made.tool, made.outcome) for made in calls()} == {
+            id: (f"harbour/{name}", outcome) for id, (name, outcome) in given.items()
+        }
+
+    async def test_one_that_is_raised_is_noted_and_goes_on(self, agent_of, run, calls):
+        raising = of_a_directory()
+        raising.handle_tool_error = False
+        agent = agent_of([says("", call("tide", outcome="timeout"))], raising)
+        with pytest.raises(ToolException, match="told"):
+            await run.ask(agent, REQUEST)
+
+        assert outcomes(calls()) == [("harbour/tide", "timeout")]
+
+    async def test_arguments_that_do_not_fit_are_an_error_of_the_tool(self, agent_of, run, calls):
+        @tool
+        def knots(speed: int) -> str:
+            """Asks how fast."""
+            return str(speed)
+
+        script = [says("", call("knots", speed="fast"), call("tide", outcome="timeout"))]
+        await run.ask(agent_of(script, knots, of_a_directory()), REQUEST)
+
+        assert sorted(outcomes(calls())) == [("harbour/tide", "timeout"), ("knots", "tool_error")]
+
+    async def test_what_a_tool_asks_of_another_is_not_its_own_outcome(self, agent_of, run, calls):
+        inner = of_a_directory()
+
+        def forecast() -> str:
+            told = inner.invoke(call("tide", "inner", outcome="timeout"))
+            raise ToolException(f"the tide: {told.content}")
+
+        async def aforecast() -> str:
+            told = await inner.ainvoke(call("tide", "inner", outcome="timeout"))
+            raise ToolException(f"the tide: {told.content}")
+
+        outer = StructuredTool.from_function(
+            forecast, aforecast, name="forecast", description="Asks.", handle_tool_error=True
+        )
+        await run.ask(agent_of([says("", call("forecast", "f1"))], outer), REQUEST)
+
+        assert outcomes(calls()) == [("forecast", "tool_error")]
+
+    async def test_an_agent_that_is_a_tool_of_another_notes_its_own(self, agent_of, run, calls):
+        script = [says("", call("tide", "t1", outcome="refused")), says("It is not told.")]
+        pilot = agent_of(script, of_a_directory())
+
+        def ask(question: str) -> str:
+            return pilot.invoke({"messages": [("user", question)]})["messages"][-1].content
+
+        async def aask(question: str) -> str:
+            return (await pilot.ainvoke({"messages": [("user", question)]}))["messages"][-1].content
+
+        tool = StructuredTool.from_function(ask, aask, name="pilot", description="A pilot.")
+        agent = agent_of([says("", call("pilot", "p1", question=REQUEST))], tool)
+        await run.ask(agent, REQUEST)
+
+        assert outcomes(calls()) == [("harbour/tide", "refused"), ("pilot", "ok")]
+
+    async def test_runs_at_once_are_not_mixed_up(self, rag_of, calls):
+        agents = [
+            AGENTS["middleware"](
+                ScriptedModel(script=[says("", call("tide", f"t{n}", outcome=KINDS[n % 4]))]),
+                rag_of(of_a_directory()),
+            )
+            for n in range(12)
+        ]
+        asked = {"messages": [("user", REQUEST)]}
+        await asyncio.gather(
+            *(agent.ainvoke(asked) for agent in agents[::2]),
+            *(asyncio.to_thread(agent.invoke, asked) for agent in agents[1::2]),
+        )
+
+        assert {made.call_id: made.outcome for made in calls()} == {
+            f"t{n}": KINDS[n % 4] for n in range(12)
+        }
+
+
 @dataclasses.dataclass
 class Tenant:
     """The context of a run."""
@@ -263,6 +388,54 @@ class TestTenants:
                 ("music/play_song", "ok", music.search_id),
             ]
         )
+
+
+def of(tenant, thread="1"):
+    return {"configurable": {"thread_id": thread, "tenant_id": tenant}}
+
+
+class TestTenantsOfAConfig:
+    async def test_a_call_belongs_to_its_own_tenants_search(
+        self, agent_of, run, log, noted, searches, calls
+    ):
+        for tenant in ("acme", "globex"):
+            await run.ask(agent_of([says("", WEATHER)]), REQUEST, of(tenant))
+
+        wanted = [log.digest("tenant", tenant) for tenant in ("acme", "globex")]
+        assert [search.tenant for search in searches()] == wanted
+        assert [made.tenant for made in calls()] == wanted
+        pairs = [*join_calls(noted())]
+        assert [search for _, search in pairs] == searches()
+
+    async def test_a_call_of_one_tenant_never_joins_a_search_of_another(
+        self, agent_of, run, noted, searches
+    ):
+        saver, ask = InMemorySaver(), call("ask_harbour", "a1", city="delhi")
+        asking = TestInterrupts.asking
+        agent = agent_of([says("", ask)], asking(), checkpointer=saver)
+        await run.ask(agent, "asks the harbour for the tide", of("acme"))
+        # The same conversation, gone on with in another tenant's name.
+        resumed = agent_of([says("It is low.")], asking(), checkpointer=saver)
+        await run.invoke(resumed, Command(resume="low"), of("globex"))
+
+        ((made, search),) = join_calls(noted())
+        assert made.search_id == searches()[0].search_id
+        assert search is None
+
+    async def test_what_the_model_searched_for_itself_is_its_tenants_too(
+        self, agent_of, run, log, noted
+    ):
+        looking = call("search_tools", "s1", query="plays a song on the speakers")
+        agent = agent_of([says("", looking), says("", SONG)], search_tool=True)
+        await run.ask(agent, REQUEST, of("acme"))
+
+        assert {record.tenant for record in noted()} == {log.digest("tenant", "acme")}
+        (pair,) = join_calls(noted())
+        assert pair[1].kind == "search"
+
+    async def test_a_tenant_that_is_no_text_is_taken_as_one(self, agent_of, run, log, calls):
+        await run.ask(agent_of([says("", WEATHER)]), REQUEST, of(7))
+        assert [made.tenant for made in calls()] == [log.digest("tenant", "7")]
 
 
 class TestInterrupts:

@@ -49,6 +49,7 @@ class ToolDirectory:
         cache: Where vectors and the model as it is run are kept.
         index: Where a saved index is kept.
         usage: Where the usage log is kept.
+        heads: Where the heads that were learned from it are kept.
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -15,6 +15,7 @@ from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.python_tools import own_tools
 from langchain_toolrag.catalogue.sources.stored import CallResult, StoredSource, StoredTool
 from langchain_toolrag.errors import ToolRAGError
+from langchain_toolrag.usage.outcomes import tell_outcome
 
 if TYPE_CHECKING:
     from langchain_toolrag.catalogue.sources.calls import SourceCalls
@@ -25,7 +26,8 @@ logger = logging.getLogger(__name__)
 class DirectoryTool(BaseTool):
     """A tool of an ingest directory: called where its source is.
 
-    What fails raises a ToolException, which becomes a tool message of status `"error"`.
+    What fails raises a ToolException, which becomes a tool message of status `"error"`; which
+    kind of failure it was is told to the usage log beside it (`usage.outcomes`).
 
     Attributes:
         stored: What is stored of it.
@@ -41,10 +43,16 @@ class DirectoryTool(BaseTool):
 
     # No parameter has a name that a tool's own argument could have.
     def _run(self, /, **arguments: Any) -> tuple[str, Any]:
-        return _told(self.calls.call_now(self.stored, arguments))
+        return self._told(self.calls.call_now(self.stored, arguments))
 
     async def _arun(self, /, **arguments: Any) -> tuple[str, Any]:
-        return _told(await self.calls.call(self.stored, arguments))
+        return self._told(await self.calls.call(self.stored, arguments))
+
+    def _told(self, result: CallResult, /) -> tuple[str, Any]:
+        tell_outcome(self.stored.id, result.outcome)
+        if result.outcome != "ok":
+            raise ToolException(result.content)
+        return result.content, result.structured
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +60,16 @@ class OpenDirectory:
     """The tools of an ingest directory, ready to be called.
 
     Attributes:
+        directory: The directory.
         tools: LangChain tools, in the order of the directory.
         missing: Why the tools of sources are left out, by source.
         calls: What calls them; to be closed.
-        cache: Where their vectors are kept.
     """
 
+    directory: ToolDirectory
     tools: list[BaseTool]
     missing: Mapping[str, str]
     calls: SourceCalls
-    cache: Path
 
 
 def open_directory(
@@ -89,7 +97,7 @@ def open_directory(
         directory, environment=environment, allow_write=allow_write, timeout=timeout
     )
     tools, missing = callable_tools(directory.tools(), directory.sources(), calls)
-    return OpenDirectory(tools, missing, calls, directory.cache)
+    return OpenDirectory(directory, tools, missing, calls)
 
 
 def definitions(tools: Sequence[StoredTool]) -> list[dict[str, Any]]:
@@ -172,12 +180,6 @@ def _callable(tool: StoredTool, calls: SourceCalls) -> DirectoryTool:
 def _as_stored(own: BaseTool, tool: StoredTool) -> BaseTool:
     """Return a module's tool as one of its source."""
     return own.model_copy(update={"metadata": {**(own.metadata or {}), "server": tool.source}})
-
-
-def _told(result: CallResult) -> tuple[str, Any]:
-    if result.outcome != "ok":
-        raise ToolException(result.content)
-    return result.content, result.structured
 
 
 def _schema(tool: StoredTool) -> dict[str, Any]:

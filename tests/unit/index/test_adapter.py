@@ -4,8 +4,6 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 from langchain_toolrag.errors import AdapterError, EmbeddingError
@@ -40,11 +38,6 @@ def weights_of_heads(seed=0, dim=8, hidden=4):
         for side in ("request", "tool")
         for name, shape in shapes.items()
     }
-
-
-def unit_rows(count, dim, seed=0):
-    rows = np.random.default_rng(seed).normal(size=(count, dim)).astype(np.float32)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def written(path, kind="low-rank", base=DEFAULT_WEIGHTS, scale=0.5, tensors=None, card=None):
@@ -140,6 +133,38 @@ class TestFiles:
         with pytest.raises(AdapterError):
             read_adapter(tmp_path / "a")
 
+    @pytest.mark.parametrize("kind", ["low-rank", "heads"])
+    @pytest.mark.parametrize("place", [-1, -301])
+    def test_a_weight_that_was_changed_in_the_file_is_an_error(self, tmp_path, kind, place):
+        tensors = weights_of_a_layer() if kind == "low-rank" else weights_of_heads()
+        path = written(tmp_path / "a", kind, tensors=tensors)
+        content = bytearray(path.read_bytes())
+        content[place] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(AdapterError, match="it was edited or damaged after it was written"):
+            read_adapter(path)
+
+    @pytest.mark.parametrize(
+        ("old", "new"), [(b'"scale":"0.5"', b'"scale":"0.6"'), (b"some/model", b"some/other")]
+    )
+    def test_a_header_that_was_changed_in_the_file_is_an_error(self, tmp_path, old, new):
+        path = written(tmp_path / "a", base="some/model")
+        content = path.read_bytes()
+        assert old in content
+        path.write_bytes(content.replace(old, new))
+        with pytest.raises(AdapterError, match="it was edited or damaged after it was written"):
+            read_adapter(path)
+
+    def test_a_file_without_a_seal_from_before_there_were_any_is_read(self, tmp_path):
+        save_file(weights_of_a_layer(), tmp_path / "a", HEADER)
+        assert read_adapter(tmp_path / "a").base == "some/model"
+
+    def test_a_file_that_has_just_been_replaced_is_read_anew(self, tmp_path):
+        first = read_adapter(written(tmp_path / "a", scale=0.5))
+        second = read_adapter(written(tmp_path / "a", scale=0.6))
+        assert (first.scale, second.scale) == (0.5, 0.6)
+        assert first.digest != second.digest
+
 
 class TestWeights:
     def test_a_delta_is_up_times_down_times_the_scale(self):
@@ -167,6 +192,9 @@ class TestWeights:
             ("heads", {"tool.second.bias": np.ones(7)}),
             ("heads", {"tool.first.bias": None}),
             ("heads", {"request.first.weight": np.ones(8)}),
+            ("heads", {"request.first.bias": np.ones(1)}),
+            ("heads", {"tool.first.bias": np.ones((4, 1))}),
+            ("heads", {"tool.second.bias": np.ones((1, 8))}),
         ],
         ids=str,
     )
@@ -190,51 +218,6 @@ class TestWeights:
         list(tensors.values())[-1].flat[0] = bad
         with pytest.raises(AdapterError, match="not finite"):
             read_adapter(written(tmp_path / "a", kind, tensors=tensors))
-
-
-class TestHeads:
-    def test_heads_whose_last_layer_is_zero_change_nothing(self):
-        tensors = weights_of_heads()
-        for name, tensor in tensors.items():
-            tensor *= "second" not in name
-        adapter = Adapter("heads", "some/model", 1.0, tensors, {})
-        rows = unit_rows(5, 8)
-        for side in ("request", "tool"):
-            assert adapter.apply(rows, side) == pytest.approx(rows, abs=1e-6)
-
-    def test_each_side_has_a_head_of_its_own(self):
-        adapter = Adapter("heads", "some/model", 1.0, weights_of_heads(), {})
-        rows = unit_rows(5, 8)
-        assert np.abs(adapter.apply(rows, "request") - adapter.apply(rows, "tool")).max() > 0.1
-
-    def test_a_vector_is_moved_by_what_its_head_says_and_the_scale(self):
-        tensors = weights_of_heads(dim=2, hidden=1)
-        tensors["tool.first.weight"][:] = [[1.0, -1.0]]
-        tensors["tool.first.bias"][:] = [0.5]
-        tensors["tool.second.weight"][:] = [[2.0], [4.0]]
-        tensors["tool.second.bias"][:] = [0.0, 1.0]
-        adapter = Adapter("heads", "some/model", 0.5, tensors, {})
-        # The hidden value of (1, 0) is 1.5, so (3, 7) is added by half; (0, 1) has a hidden 0.
-        moved = adapter.apply(np.eye(2, dtype=np.float32), "tool")
-        assert moved[0] == pytest.approx(np.array([2.5, 3.5]) / np.hypot(2.5, 3.5))
-        assert moved[1] == pytest.approx([0.0, 1.0])
-
-    @given(seed=st.integers(0, 10**6), scale=st.floats(0, 1), count=st.integers(0, 5))
-    @settings(derandomize=True, deadline=None)
-    def test_moved_vectors_have_length_one(self, seed, scale, count):
-        adapter = Adapter("heads", "some/model", scale, weights_of_heads(seed), {})
-        rows = unit_rows(count, 8, seed)
-        for side in ("request", "tool"):
-            moved = adapter.apply(rows, side)
-            assert moved.shape == (count, 8)
-            assert moved.dtype == np.float32
-            assert np.linalg.norm(moved, axis=1) == pytest.approx(np.ones(count), abs=1e-5)
-
-    def test_a_vector_that_is_moved_to_nowhere_is_zero_and_not_nan(self):
-        tensors = {name: tensor * 0 for name, tensor in weights_of_heads().items()}
-        tensors["tool.second.bias"][0] = -1
-        adapter = Adapter("heads", "some/model", 1.0, tensors, {})
-        assert adapter.apply(np.eye(1, 8, dtype=np.float32), "tool").tolist() == [[0.0] * 8]
 
 
 class TestThePackagedAdapter:
@@ -331,7 +314,7 @@ class TestMiniLM:
 
     def test_heads_in_an_adapters_place_are_refused_with_what_to_do(self, tmp_path):
         path = written(tmp_path / "a.safetensors", "heads", tensors=weights_of_heads())
-        with pytest.raises(AdapterError, match="give them as HeadedEmbeddings") as caught:
+        with pytest.raises(AdapterError, match=r"give it as ToolRAG\(heads=\.\.\.\)") as caught:
             MiniLMEmbeddings(adapter=path)
         assert caught.value.adapter == path
 

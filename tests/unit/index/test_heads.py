@@ -1,204 +1,246 @@
+import dataclasses
+import hashlib
+
 import numpy as np
 import pytest
-from fakes import DIM, BrokenEmbeddings, HashingEmbeddings, NamedEmbeddings, make_catalogue
-from langchain_core.embeddings import Embeddings
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from langchain_toolrag import ToolRAG
 from langchain_toolrag.errors import AdapterError, EmbeddingError
-from langchain_toolrag.index.adapter import Adapter, read_adapter, write_adapter
-from langchain_toolrag.index.embedding import MiniLMEmbeddings, model_name
-from langchain_toolrag.index.heads import HeadedEmbeddings
-from langchain_toolrag.index.vector_space import vector_space
+from langchain_toolrag.index.adapter import Adapter, write_adapter
+from langchain_toolrag.index.heads import Heads, read_heads
 
-HIDDEN = 4
+DIM, HIDDEN = 8, 4
+MODEL = "NamedEmbeddings(hashing-1)"
 
-
-class Fixed(Embeddings):
-    """Gives one vector, whatever the text."""
-
-    model = "fixed"
-
-    def __init__(self, vector):
-        self.vector = vector
-
-    def embed_documents(self, texts):
-        return [self.vector for _ in texts]
-
-    def embed_query(self, text):
-        return self.vector
+laws = settings(derandomize=True, deadline=None, max_examples=200)
+seeds = st.integers(0, 10**6)
+counts = st.integers(0, 5)
 
 
-def write_heads(path, base, dim=DIM, *, seed=0, spread=0.0, kind="heads"):
-    """Write heads that are the identity, or with a spread that move vectors at random."""
+def weights(seed=0, *, spread=1.0, dim=DIM):
+    """Weights of two heads; without a spread they are the identity."""
     dice = np.random.default_rng(seed)
-    tensors = {}
-    for side in ("request", "tool"):
-        tensors[f"{side}.first.weight"] = dice.normal(size=(HIDDEN, dim))
-        tensors[f"{side}.first.bias"] = dice.normal(size=HIDDEN)
-        tensors[f"{side}.second.weight"] = dice.normal(size=(dim, HIDDEN)) * spread
-        tensors[f"{side}.second.bias"] = dice.normal(size=dim) * spread
-    if kind == "low-rank":
-        tensors = {"a.up": np.ones((3, 1)), "a.down": np.ones((1, 3))}
-    write_adapter(Adapter(kind, base, 1.0, tensors, {}), path)
-    return path
-
-
-@pytest.fixture
-def identity(tmp_path):
-    return write_heads(tmp_path / "identity.safetensors", "NamedEmbeddings(hashing-1)")
-
-
-@pytest.fixture
-def moving(tmp_path):
-    return write_heads(tmp_path / "moving.safetensors", "NamedEmbeddings(hashing-1)", spread=0.1)
-
-
-def test_heads_that_learned_nothing_change_nothing(identity):
-    base, headed = NamedEmbeddings(), HeadedEmbeddings(NamedEmbeddings(), identity)
-    assert headed.embed_query("rain") == pytest.approx(base.embed_query("rain"), abs=1e-6)
-    (tool,), (wanted,) = headed.embed_documents(["get rain"]), base.embed_documents(["get rain"])
-    assert tool == pytest.approx(wanted, abs=1e-6)
-    assert isinstance(tool[0], float)
-
-
-def test_requests_and_tools_of_the_same_words_are_moved_apart(moving):
-    headed = HeadedEmbeddings(NamedEmbeddings(), moving)
-    request, (tool,) = headed.embed_query("rain"), headed.embed_documents(["rain"])
-    assert np.linalg.norm(np.subtract(request, tool)) > 0.1
-    assert np.linalg.norm([request, tool], axis=1) == pytest.approx(np.ones(2), abs=1e-5)
-
-
-def test_vectors_are_the_bases_moved_by_the_head_of_their_side(moving):
-    base, headed = NamedEmbeddings(), HeadedEmbeddings(NamedEmbeddings(), str(moving))
-    vectors = np.array(base.embed_documents(["rain", "sun in Oslo"]), np.float32)
-    heads = read_adapter(moving)
-    tools, requests = heads.apply(vectors, "tool"), heads.apply(vectors, "request")
-    embedded = np.array(headed.embed_documents(["rain", "sun in Oslo"]))
-    assert embedded == pytest.approx(tools, abs=1e-6)
-    assert headed.embed_query("rain") == pytest.approx(requests[0], abs=1e-6)
-
-
-def test_no_texts_are_no_vectors(moving):
-    assert HeadedEmbeddings(NamedEmbeddings(), moving).embed_documents([]) == []
-
-
-def test_vectors_of_any_length_are_made_unit_vectors_before_they_are_moved(tmp_path):
-    path = write_heads(tmp_path / "a", "Fixed(fixed)", dim=2, spread=0.5)
-    short, long = (HeadedEmbeddings(Fixed(given), path) for given in ([0.6, 0.8], [30, 40]))
-    assert short.embed_query("a") == pytest.approx(long.embed_query("a"), abs=1e-6)
-
-
-async def test_waiting_for_vectors_gives_the_same(moving):
-    headed = HeadedEmbeddings(NamedEmbeddings(), moving)
-    assert await headed.aembed_query("rain") == headed.embed_query("rain")
-    assert await headed.aembed_documents(["a", "b"]) == headed.embed_documents(["a", "b"])
-
-
-async def test_waiting_for_a_request_waits_by_the_models_own_way(moving):
-    class Waiting(HashingEmbeddings):
-        model = "hashing-1"
-
-        async def aembed_query(self, text):
-            return HashingEmbeddings().embed_query(text)
-
-        def embed_query(self, text):
-            pytest.fail("the event loop was blocked")
-
-    Waiting.__name__ = "NamedEmbeddings"
-    vector = await HeadedEmbeddings(Waiting(), moving).aembed_query("rain")
-    assert len(vector) == DIM
-
-
-def test_heads_of_another_model_are_refused_with_both_names(moving):
-    other = NamedEmbeddings()
-    other.model = "hashing-2"
-    with pytest.raises(AdapterError) as caught:
-        HeadedEmbeddings(other, moving)
-    assert "heads of NamedEmbeddings(hashing-1)" in str(caught.value)
-    assert "wanted heads of NamedEmbeddings(hashing-2)" in str(caught.value)
-    assert caught.value.adapter == moving
-
-
-def test_heads_on_the_adapted_model_are_not_taken_by_the_plain_one(tmp_path):
-    adapted, plain = MiniLMEmbeddings(), MiniLMEmbeddings(adapter=None)
-    path = write_heads(tmp_path / "a", model_name(adapted), dim=384)
-    assert HeadedEmbeddings(adapted, path).base is adapted
-    with pytest.raises(AdapterError, match="wanted heads of"):
-        HeadedEmbeddings(plain, path)
-    assert not adapted.loaded
-
-
-def test_a_low_rank_adapter_in_the_place_of_heads_is_refused(tmp_path):
-    path = write_heads(tmp_path / "a", "NamedEmbeddings(hashing-1)", kind="low-rank")
-    with pytest.raises(AdapterError, match=r"low-rank of .*; wanted heads of"):
-        HeadedEmbeddings(NamedEmbeddings(), path)
-
-
-def test_a_file_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(AdapterError, match="cannot be read"):
-        HeadedEmbeddings(NamedEmbeddings(), tmp_path / "nowhere")
-
-
-def test_models_with_other_heads_are_told_apart(identity, moving):
-    names = {model_name(HeadedEmbeddings(NamedEmbeddings(), each)) for each in (identity, moving)}
-    assert len(names | {model_name(NamedEmbeddings())}) == 3
-    spaces = {
-        vector_space(HeadedEmbeddings(NamedEmbeddings(), each)) for each in (identity, moving)
+    shapes = {
+        "first.weight": (HIDDEN, dim),
+        "first.bias": (HIDDEN,),
+        "second.weight": (dim, HIDDEN),
+        "second.bias": (dim,),
     }
-    assert len(spaces) == 2
+    return {
+        f"{side}.{name}": dice.normal(size=shape) * (spread if "second" in name else 1)
+        for side in ("request", "tool")
+        for name, shape in shapes.items()
+    }
 
 
-def test_heads_on_a_model_without_a_name_are_in_no_space_of_their_own(tmp_path):
-    path = write_heads(tmp_path / "a", "HashingEmbeddings")
-    assert vector_space(HeadedEmbeddings(HashingEmbeddings(), path)) is None
+def adapter_of(tensors=None, *, scale=1.0, kind="heads", base=MODEL):
+    return Adapter(kind, base, scale, weights() if tensors is None else tensors, {})
 
 
-@pytest.mark.parametrize("bad", [[0.0, 0.0], [float("nan"), 1.0]], ids=str)
-def test_a_vector_that_cannot_be_used_stays_near_to_nothing(tmp_path, bad, caplog):
-    path = write_heads(tmp_path / "a", "Fixed(fixed)", dim=2, spread=0.5)
-    assert HeadedEmbeddings(Fixed(bad), path).embed_query("a") == [0.0, 0.0]
-    assert "zero or not finite" in caplog.text
+def heads_of(seed=0, *, spread=1.0, scale=1.0):
+    return Heads(adapter_of(weights(seed, spread=spread), scale=scale))
 
 
-class TestInToolRAG:
-    def test_heads_that_learned_nothing_find_what_the_model_finds(self, identity):
-        request = "will it rain, and how warm is it?"
-        with (
-            ToolRAG(make_catalogue(), embeddings=NamedEmbeddings()) as plain,
-            ToolRAG(
-                make_catalogue(), embeddings=HeadedEmbeddings(NamedEmbeddings(), identity)
-            ) as rag,
-        ):
-            found = rag.semantic_search(request)
-            assert [hit.id for hit in found] == [hit.id for hit in plain.semantic_search(request)]
-            assert rag.select(request).names == plain.select(request).names
+def rows_of(count, seed):
+    """Rows of many lengths, from very short to long."""
+    dice = np.random.default_rng(seed)
+    return (dice.normal(size=(count, DIM)) * 10.0 ** dice.integers(-3, 2, (count, 1))).astype("f4")
 
-    async def test_searching_and_waiting_for_a_search_find_the_same(self, moving):
-        embeddings = HeadedEmbeddings(NamedEmbeddings(), moving)
-        with ToolRAG(make_catalogue(), embeddings=embeddings) as rag:
-            assert await rag.asearch("send a mail") == rag.search("send a mail")
 
-    def test_a_saved_index_is_read_with_the_same_heads_only(self, tmp_path, identity, moving):
-        with ToolRAG(
-            make_catalogue(), embeddings=HeadedEmbeddings(NamedEmbeddings(), moving)
-        ) as rag:
-            rag.index()
-            rag.save(tmp_path / "saved")
-        base = NamedEmbeddings()
-        again = HeadedEmbeddings(base, moving)
-        with ToolRAG.load(tmp_path / "saved", make_catalogue(), embeddings=again) as loaded:
-            assert loaded.indexed
-        assert base.texts == []
-        other = HeadedEmbeddings(NamedEmbeddings(), identity)
-        with pytest.raises(ValueError, match="the saved index has"):
-            ToolRAG.load(tmp_path / "saved", embeddings=other)
+def units_of(count, seed):
+    rows = rows_of(count, seed)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
-    def test_a_base_that_fails_leaves_the_search_by_words(self, tmp_path):
-        base = BrokenEmbeddings()
-        path = write_heads(tmp_path / "a", "BrokenEmbeddings")
-        with ToolRAG(make_catalogue(), embeddings=HeadedEmbeddings(base, path)) as rag:
-            selection = rag.select("send an email to Ann")
-            assert "send_email" in selection.names
-            assert "the model server is down" in selection.degraded
-            with pytest.raises(EmbeddingError, match="the model server is down"):
-                rag.semantic_search("send an email")
+
+class TestMoving:
+    @laws
+    @given(seeds, counts)
+    def test_heads_that_learned_nothing_change_nothing_to_the_last_bit(self, seed, count):
+        rows, units = rows_of(count, seed), units_of(count, seed)
+        for heads in (heads_of(seed, spread=0.0), heads_of(seed, scale=0.0)):
+            assert np.array_equal(heads.rows(rows), rows)
+            assert np.array_equal(heads.requests(units), units)
+            assert all(np.array_equal(heads.request(unit), unit) for unit in units)
+
+    @laws
+    @given(seeds, counts, st.floats(0, 1))
+    def test_moved_requests_have_length_one(self, seed, count, scale):
+        moved = heads_of(seed, scale=scale).requests(units_of(count, seed))
+        assert (moved.shape, moved.dtype) == ((count, DIM), np.float32)
+        assert np.linalg.norm(moved, axis=1) == pytest.approx(np.ones(count), abs=1e-5)
+
+    @laws
+    @given(seeds, counts, st.floats(0, 1))
+    def test_a_moved_row_is_as_long_as_it_was(self, seed, count, scale):
+        rows = rows_of(count, seed)
+        moved = heads_of(seed, scale=scale).rows(rows)
+        assert (moved.shape, moved.dtype) == ((count, DIM), np.float32)
+        lengths = [np.linalg.norm(each, axis=1) for each in (moved, rows)]
+        assert lengths[0] == pytest.approx(lengths[1], rel=1e-5)
+
+    @laws
+    @given(seeds, st.floats(0.1, 10))
+    def test_where_a_row_is_moved_does_not_depend_on_its_length(self, seed, factor):
+        rows, heads = units_of(3, seed), heads_of(seed)
+        factor = np.float32(factor)
+        assert heads.rows(factor * rows) == pytest.approx(factor * heads.rows(rows), rel=1e-3)
+
+    @laws
+    @given(seeds)
+    def test_one_request_is_moved_as_it_is_among_many(self, seed):
+        units, heads = units_of(5, seed), heads_of(seed)
+        assert np.stack([*map(heads.request, units)]) == pytest.approx(
+            heads.requests(units), abs=1e-6
+        )
+
+    @pytest.mark.parametrize("scale", [0.0, 1.0])
+    def test_zero_stays_zero_whoever_its_neighbours_are(self, scale):
+        heads, vectors = heads_of(scale=scale), units_of(3, 1)
+        vectors[1] = 0
+        for moved in (heads.requests(vectors), heads.rows(vectors)):
+            assert moved[1].tolist() == [0.0] * DIM
+            assert moved[[0, 2]].any(axis=1).all()
+        assert heads.request(vectors[1]).tolist() == [0.0] * DIM
+
+    def test_requests_and_tools_have_a_head_each(self):
+        heads, units = heads_of(), units_of(5, 1)
+        assert np.abs(heads.requests(units) - heads.rows(units)).max() > 0.1
+
+    def test_a_vector_is_moved_by_what_its_head_says_and_the_scale(self):
+        tensors = weights(dim=2)
+        for name in ("first.weight", "first.bias", "second.weight"):
+            tensors[f"tool.{name}"][:] = 0
+        tensors["tool.first.weight"][0] = [1.0, -1.0]
+        tensors["tool.first.bias"][0] = 0.5
+        tensors["tool.second.weight"][:, 0] = [2.0, 4.0]
+        tensors["tool.second.bias"][:] = [0.0, 1.0]
+        heads = Heads(adapter_of(tensors, scale=0.5))
+        # The hidden value of (1, 0) is 1.5, so (3, 7) is added by half; (0, 1) has a hidden 0.
+        moved = heads.rows(np.array([[1, 0], [0, 1], [3, 0]], np.float32))
+        first = np.array([2.5, 3.5]) / np.hypot(2.5, 3.5)
+        assert moved == pytest.approx(np.array([first, [0, 1], 3 * first]))
+
+    def test_a_vector_that_is_moved_to_nowhere_is_zero_and_not_nan(self):
+        tensors = {name: tensor * 0 for name, tensor in weights().items()}
+        tensors["request.second.bias"][0] = tensors["tool.second.bias"][0] = -1
+        heads, units = Heads(adapter_of(tensors)), np.eye(1, DIM, dtype=np.float32)
+        assert heads.rows(units).tolist() == heads.requests(units).tolist() == [[0.0] * DIM]
+
+    def test_what_is_given_is_left_as_it_was(self):
+        units = units_of(5, 1)
+        before = units.copy()
+        heads_of().rows(units)
+        heads_of().requests(units)
+        assert np.array_equal(units, before)
+
+    def test_no_vectors_are_moved_to_no_vectors(self):
+        none = np.zeros((0, DIM), np.float32)
+        assert heads_of().rows(none).shape == heads_of().requests(none).shape == (0, DIM)
+
+
+class TestWhatTheyAre:
+    def test_they_say_what_they_are_of(self):
+        adapter = adapter_of(scale=0.4)
+        heads = Heads(adapter)
+        assert heads.adapter is adapter
+        assert (heads.base, heads.scale, heads.dim) == (MODEL, 0.4, DIM)
+
+    def test_their_digest_is_that_of_their_file(self, tmp_path):
+        path = tmp_path / "a.safetensors"
+        write_adapter(adapter_of(), path)
+        assert read_heads(path).digest == hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def test_without_a_file_it_is_that_of_what_they_do(self):
+        digest = Heads(adapter_of()).digest
+        assert len(bytes.fromhex(digest)) == 32
+        assert Heads(adapter_of(weights())).digest == digest
+        others = [
+            Heads(adapter_of(weights(1))),
+            Heads(adapter_of(scale=0.5)),
+            Heads(adapter_of(base="another model")),
+            Heads(adapter_of({name: each.astype("f4") for name, each in weights().items()})),
+        ]
+        assert len({digest, *(heads.digest for heads in others)}) == 5
+
+    def test_the_card_makes_no_other_heads(self):
+        noted = dataclasses.replace(adapter_of(), card={"pairs": 20})
+        assert Heads(noted).digest == Heads(adapter_of()).digest
+
+    def test_they_are_not_changed(self):
+        heads = heads_of()
+        for name in ("adapter", "digest", "base", "scale"):
+            with pytest.raises(AttributeError):
+                setattr(heads, name, None)
+
+    def test_a_low_rank_adapter_is_no_heads(self):
+        low_rank = adapter_of({"a.up": np.ones((3, 1)), "a.down": np.ones((1, 3))}, kind="low-rank")
+        with pytest.raises(AdapterError, match=r"is a low-rank one of .*; wanted heads"):
+            Heads(low_rank)
+
+
+class TestReading:
+    @pytest.fixture
+    def path(self, tmp_path):
+        path = tmp_path / "heads.safetensors"
+        write_adapter(adapter_of(scale=0.7), path)
+        return path
+
+    def test_what_was_written_is_read_to_half_precision(self, path):
+        read, units = read_heads(path, MODEL), units_of(5, 1)
+        assert (read.base, read.scale, read.dim) == (MODEL, 0.7, DIM)
+        assert read.rows(units) == pytest.approx(heads_of(scale=0.7).rows(units), abs=1e-2)
+
+    def test_without_a_model_those_of_any_are_read(self, path):
+        assert read_heads(path).base == MODEL
+
+    def refused(self, path, model=MODEL):
+        with pytest.raises(AdapterError) as caught:
+            read_heads(path, model)
+        assert caught.value.adapter == path
+        assert isinstance(caught.value, EmbeddingError)
+        return str(caught.value)
+
+    def test_those_of_another_model_are_refused_with_both_names(self, path):
+        message = self.refused(path, "NamedEmbeddings(hashing-2)")
+        assert f"holds heads of {MODEL}; wanted heads of NamedEmbeddings(hashing-2)" in message
+
+    def test_a_low_rank_adapter_is_refused_with_what_to_do_with_it(self, tmp_path):
+        path = tmp_path / "low-rank.safetensors"
+        tensors = {"a.up": np.ones((3, 1)), "a.down": np.ones((1, 3))}
+        write_adapter(adapter_of(tensors, kind="low-rank"), path)
+        message = self.refused(path)
+        assert f"is a low-rank one of {MODEL}; wanted heads" in message
+        assert "give it as MiniLMEmbeddings(adapter=...)" in message
+
+    @pytest.mark.parametrize("length", [0, 5, 100, -1])
+    def test_a_torn_file_is_refused(self, path, length):
+        path.write_bytes(path.read_bytes()[:length])
+        assert "cannot be read" in self.refused(path)
+
+    def test_a_file_and_a_folder_in_the_place_of_one_that_is_not_there_are_refused(self, tmp_path):
+        assert "cannot be read" in self.refused(tmp_path / "nowhere.safetensors")
+        assert "cannot be read" in self.refused(tmp_path)
+
+    def test_an_edited_file_is_refused_even_right_after_it_was_read(self, path):
+        content = bytearray(path.read_bytes())
+        read_heads(path)
+        content[-2] ^= 1
+        path.write_bytes(content)
+        assert "edited or damaged" in self.refused(path)
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    def test_weights_that_are_not_finite_are_refused(self, tmp_path, bad):
+        tensors = weights()
+        tensors["tool.second.bias"][3] = bad
+        path = tmp_path / "heads.safetensors"
+        write_adapter(adapter_of(tensors), path)
+        assert "not finite" in self.refused(path)
+
+    def test_two_heads_for_vectors_of_other_dimensions_are_refused(self, tmp_path):
+        tensors = weights() | {
+            name: tensor for name, tensor in weights(dim=6).items() if name.startswith("tool")
+        }
+        path = tmp_path / "heads.safetensors"
+        write_adapter(adapter_of(tensors), path)
+        assert "tool.first.weight has shape (4, 6); wanted (4, 8)" in self.refused(path)

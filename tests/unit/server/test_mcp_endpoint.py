@@ -5,6 +5,8 @@ import json
 
 import pytest
 from fakes import NamedEmbeddings
+from mcp.server.lowlevel.server import request_ctx
+from mcp.shared.context import RequestContext
 from mcp.shared.memory import create_connected_server_and_client_session as connected
 from mcp.types import CallToolRequest, CallToolRequestParams
 from starlette.testclient import TestClient
@@ -33,6 +35,20 @@ def ask(services):
         return result.content[0].text, result
 
     return ask
+
+
+@pytest.fixture
+async def handle(services):
+    """Calls one of the two tools with what no client could send."""
+
+    async def handle(tool, arguments):
+        request_ctx.set(RequestContext(1, None, None, None))
+        params = CallToolRequestParams(name=tool, arguments=arguments)
+        handler = mcp_server(services).request_handlers[CallToolRequest]
+        return await handler(CallToolRequest(params=params))
+
+    async with services.running():
+        yield handle
 
 
 async def test_there_are_two_tools_and_what_they_are_for(services):
@@ -128,22 +144,15 @@ async def test_what_is_no_call_is_an_error(ask, name, arguments):
         ("call_tool", {"name": "\ud800", "arguments": {}}),
     ],
 )
-async def test_half_a_character_ends_no_session(services, tool, arguments):
-    handler = mcp_server(services).request_handlers[CallToolRequest]
-    params = CallToolRequestParams(name=tool, arguments=arguments)
-    async with services.running():
-        result = await handler(CallToolRequest(params=params))
-
+async def test_half_a_character_ends_no_session(handle, tool, arguments):
+    result = await handle(tool, arguments)
     assert result.model_dump_json()  # What cannot be written ends a server over stdio.
 
 
-async def test_half_a_character_is_no_failure_of_the_model(services):
-    handler = mcp_server(services).request_handlers[CallToolRequest]
-    params = CallToolRequestParams(name="search_tools", arguments={"query": "\ud800 in the city"})
-    async with services.running():
-        while services.serving.mode == "lexical":
-            await asyncio.sleep(0.01)
-        result = await handler(CallToolRequest(params=params))
+async def test_half_a_character_is_no_failure_of_the_model(services, handle):
+    while services.serving.mode == "lexical":
+        await asyncio.sleep(0.01)
+    result = await handle("search_tools", {"query": "\ud800 in the city"})
 
     assert "note" not in json.loads(result.root.content[0].text)
 
@@ -178,7 +187,7 @@ async def test_a_number_of_results_may_be_written_with_a_point(ask):
 
 
 async def test_an_unforeseen_error_tells_nothing_of_the_inside(services, monkeypatch, caplog):
-    def broken(query, k):
+    def broken(query, k, /, **given):
         raise RuntimeError(SECRET)
 
     monkeypatch.setattr(services.serving.current.rag, "find", broken)

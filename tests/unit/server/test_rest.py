@@ -463,10 +463,17 @@ class TestHealth:
         answer = client.get("/healthz")
 
         assert answer.status_code == 503
-        assert answer.json() == {"ready": False, "mode": "lexical", "tools": 5}
+        assert answer.json() == {
+            "ready": False,
+            "mode": "lexical",
+            "tools": 5,
+            "heads": "",
+            "heads_problem": False,
+        }
 
     def test_it_is_ready_then(self, client):
-        assert client.get("/healthz").json() == {"ready": True, "mode": "semantic", "tools": 5}
+        answer = client.get("/healthz").json()
+        assert (answer["ready"], answer["mode"], answer["tools"]) == (True, "semantic", 5)
 
     def test_a_server_that_is_to_have_no_model_is_ready_without(self, open_client):
         answer = open_client(embeddings=NoEmbeddings()).get("/healthz")
@@ -490,6 +497,7 @@ class TestHealth:
         assert "toolrag_tools 5.0" in lines
         assert "toolrag_semantic 1.0" in lines
         assert "toolrag_usage_dropped 0.0" in lines
+        assert "toolrag_heads_problem 0.0" in lines
 
 
 class TestPaths:

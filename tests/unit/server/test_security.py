@@ -352,7 +352,7 @@ class TestSecrets:
         assert self.SECRET not in answer.text + caplog.text
 
     def test_the_same_of_a_search(self, client, monkeypatch, caplog):
-        def broken(query, k):
+        def broken(query, k, /, **given):
             raise RuntimeError(self.SECRET)
 
         monkeypatch.setattr(client.services.serving.current.rag, "find", broken)
@@ -364,7 +364,7 @@ class TestSecrets:
         assert self.SECRET not in answer.text + caplog.text
 
     def test_an_error_of_a_value_inside_is_no_error_of_the_caller(self, client, monkeypatch):
-        def broken(query, k):
+        def broken(query, k, /, **given):
             raise ValueError(self.SECRET)
 
         monkeypatch.setattr(client.services.serving.current.rag, "find", broken)

@@ -36,13 +36,15 @@ def test_it_listens_on_the_loopback_alone_and_writes_nothing_unless_told(served,
     assert not options.allow_private
     assert options.usage_log
     assert not options.log_text
+    assert options.candidate_share == 0.1
 
 
 def test_what_is_told_is_done(served, directory, monkeypatch):
     monkeypatch.setenv("TOOLRAG_API_KEY", "a-key")
     flags = ["--allow-write", "--allow-private", "--no-usage-log", "--log-text", "--lexical"]
     names = ["--allowed-host", "tools.example.com", "--allowed-host", "tools"]
-    _, services = served("--data", directory, "--host", "0.0.0.0", "--port", "9000", *names, *flags)
+    more = ["--host", "0.0.0.0", "--port", "9000", "--candidate-share", "0.5", *names, *flags]
+    _, services = served("--data", directory, *more)
     options = services.options
 
     assert (options.host, options.port, options.api_key) == ("0.0.0.0", 9000, "a-key")
@@ -50,6 +52,7 @@ def test_what_is_told_is_done(served, directory, monkeypatch):
     assert options.allow_write
     assert options.allow_private
     assert options.log_text
+    assert options.candidate_share == 0.5
     assert services.recorder.usage is None
     assert isinstance(services.serving.model, NoEmbeddings)
 
@@ -73,6 +76,16 @@ def test_what_is_no_port_is_an_error(served, directory, port, capsys):
     with pytest.raises(SystemExit):
         served("--data", directory, "--port", port)
     assert "is not a port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("share", ["-0.5", "1.5", "nan"])
+def test_what_is_no_share_is_an_error_that_says_what_is_wanted(served, directory, share, capsys):
+    with pytest.raises(SystemExit) as ended:
+        served("--data", directory, f"--candidate-share={share}")
+
+    assert ended.value.code == 2
+    assert "candidate_share is" in (error := capsys.readouterr().err)
+    assert "wanted 0 to 1" in error
 
 
 def test_a_folder_without_tools_is_an_error_that_says_what_to_do(served, tmp_path):

@@ -18,7 +18,7 @@ from langchain_toolrag.usage.files import day_file
 from langchain_toolrag.usage.log import UsageLog
 from langchain_toolrag.usage.reading import read_usage
 from langchain_toolrag.usage.records import CallRecord, Retrieved, SearchRecord
-from langchain_toolrag.usage.writer import DatedLine, LineWriter
+from langchain_toolrag.usage.writer import DatedLine, LogWriter
 
 HITS = [("github/issues/create", 1, 0.83), ("jira/create", 2, 0.5)]
 
@@ -96,6 +96,7 @@ class TestWhatIsLogged:
             confidence=0.25,
             options={"k": 2},
             index="7",
+            heads="0123456789abcdef" * 4,
             session="alice's",
             tenant="acme",
             took_ms=4.2,
@@ -114,10 +115,17 @@ class TestWhatIsLogged:
             confidence=0.25,
             options={"k": 2},
             index="7",
+            heads="0123456789abcdef",
             session=digests.of("session", "alice's"),
             tenant=digests.of("tenant", "acme"),
             took_ms=4.2,
         )
+
+    def test_its_digests_are_those_that_the_log_gives(self, log, directory):
+        search(log, tenant="acme")
+        (record,) = written(log, directory)
+        assert log.digest("tenant", "acme") == record.tenant != log.digest("session", "acme")
+        assert log.digest("tenant", "") == ""
 
     def test_a_call_is_a_line(self, log, directory):
         call(log, search_id="s-1", arguments={"title": "x"}, latency_ms=31.25, tenant="acme")
@@ -231,7 +239,7 @@ class TestWhenItIsWritten:
     def test_each_line_is_in_the_file_of_its_day(self, directory):
         directory.mkdir()
         days = [date(2026, 11, 3), date(2026, 11, 3), date(2026, 11, 4)]
-        lines = LineWriter(directory, prepare=lambda: None)
+        lines = LogWriter(directory, prepare=lambda: None)
         for n, day in enumerate(days):
             lines.put(DatedLine(day, b"%d\n" % n))
         lines.close()
@@ -270,7 +278,7 @@ class TestTrouble:
         assert len(kinds) == len(set(kinds)) == 2
 
     def test_a_full_queue_drops_without_waiting(self, log, directory, stuck, monkeypatch):
-        monkeypatch.setattr(writer, "_MOST_LINES", 10)
+        monkeypatch.setattr(writer, "_MOST_WAITING", 10)
         for n in range(25):
             search(log, search_id=f"s{n}")
         assert log.dropped == 15

@@ -10,6 +10,7 @@ import pytest
 from forking_scripts import run_script
 
 from langchain_toolrag.usage.reading import read_usage
+from langchain_toolrag.usage.request_vectors import RequestVectors
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 
@@ -19,6 +20,8 @@ from pathlib import Path
 from langchain_toolrag.usage import writer
 from langchain_toolrag.usage.log import UsageLog
 from langchain_toolrag.usage.reading import Skipped, read_usage
+from langchain_toolrag.usage.request_vectors import RequestVector, RequestVectors
+import numpy as np
 
 logging.basicConfig(format="warned: %(message)s", stream=sys.stdout)
 directory = Path(sys.argv[1])
@@ -27,6 +30,23 @@ CHILD_SECONDS = 60
 def search(log, name):
     log.search(search_id=name, kind="search", mode="semantic", query=f"request {name}",
                retrieved=[(f"server/tool_{n}", n, 1 / n) for n in range(1, 9)])
+
+def vector(name):
+    return np.random.default_rng(sum(name.encode())).normal(size=384).astype(np.float32)
+
+def search_with_vector(log, name):
+    log.search(search_id=name, kind="search", mode="semantic", query=f"request {name}",
+               retrieved=(), vector=RequestVector("model", vector(name)))
+
+def vectors():
+    # By the name of the search; complains of those that are not what they were.
+    records = list(read_usage(directory))
+    found = RequestVectors(directory).get("model", [record.request for record in records])
+    known = {r.search_id: found[r.request] for r in records if r.request in found}
+    for name, row in known.items():
+        if not np.array_equal(row, vector(name)):
+            print("another vector:", name)
+    return known
 
 def names(skipped=None):
     return [record.search_id for record in read_usage(directory, skipped=skipped)]
@@ -74,6 +94,98 @@ def test_a_writer_that_is_killed_at_any_moment_loses_nothing_that_was_flushed(di
         directory,
     )
     assert lines == ["flushed some: True"]
+
+
+def test_of_a_killed_writer_every_vector_is_there_or_missing_and_those_flushed_are_there(
+    directory,
+):
+    lines = run(
+        """
+        writer._GATHER_SECONDS = 0.001
+
+        def write(report, round):
+            with UsageLog(directory) as log:
+                for n in range(1_000_000):
+                    search_with_vector(log, f"{round}-{n}")
+                    if n % 10 == 9:
+                        log.flush()
+                        os.write(report, b"%d " % n)
+
+        flushed, missing = set(), 0
+        for round in range(12):
+            read, report = os.pipe()
+            child = in_child(lambda: write(report, round))
+            os.close(report)
+            said = os.read(read, 3)  # It has begun.
+            time.sleep(random.uniform(0, 0.03))
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            while part := os.read(read, 65536):
+                said += part
+            os.close(read)
+            for last in map(int, said.split()[: said.count(b" ")]):
+                flushed |= {f"{round}-{n}" for n in range(last - 9, last + 1)}
+            known = vectors()
+            if flushed - set(known):
+                print("round", round, "lost", len(flushed - set(known)))
+        print("flushed some:", len(flushed) > 100)
+        print("set aside:", [path.name for path in directory.rglob("*.corrupt-*")])
+        """,
+        directory,
+    )
+    assert lines == ["flushed some: True", "set aside: []"]
+
+
+def test_many_processes_lose_no_vector_and_keep_each_once(directory):
+    lines = run(
+        """
+        def write(process):
+            with UsageLog(directory) as log:
+                for n in range(150):
+                    search_with_vector(log, f"all-{n}")
+                    search_with_vector(log, f"{process}-{n}")
+                    if n % 50 == 0:
+                        log.flush()
+
+        for child in [in_child(lambda: write(process)) for process in range(4)]:
+            print("status", os.waitpid(child, 0)[1])
+        known = vectors()
+        (path,) = directory.glob("vectors/*.journal")
+        print(len(known), path.stat().st_size < 1.3 * len(known) * 384 * 4)
+        """,
+        directory,
+    )
+    assert lines == [*["status 0"] * 4, "750 True"]
+
+
+def test_a_child_keeps_its_own_vectors_and_the_parent_what_waited_there(directory):
+    lines = run(
+        """
+        def use():
+            search_with_vector(log, "child")
+            print("child flushed:", log.flush())
+            log.close()
+
+        log = UsageLog(directory)
+        search_with_vector(log, "first")
+        log.flush()
+        writer._GATHER_SECONDS = 60
+        search_with_vector(log, "parent")
+        with log._writer._lock:
+            child = in_child(use)
+        print("status", os.waitpid(child, 0)[1])
+        print(sorted(vectors()))
+        log.close()
+        print(sorted(vectors()))
+        """,
+        directory,
+    )
+    assert lines == [
+        "child flushed: True",
+        "status 0",
+        "['child', 'first']",
+        "['child', 'first', 'parent']",
+    ]
 
 
 def test_many_threads_of_many_processes_lose_nothing_and_tear_nothing(directory):
@@ -179,12 +291,14 @@ def test_a_process_that_ends_without_closing_has_written_everything(directory, e
         writer._GATHER_SECONDS = 60
         log = UsageLog(directory)
         for n in range(100):
-            search(log, f"s{{n}}")
+            search_with_vector(log, f"s{{n}}")
         {ending}
         """,
         directory,
     )
-    assert len(list(read_usage(directory))) == 100
+    requests = [record.request for record in read_usage(directory)]
+    assert len(requests) == 100
+    assert len(RequestVectors(directory).get("model", requests)) == 100
 
 
 def test_what_is_logged_while_a_process_ends_is_written(directory):

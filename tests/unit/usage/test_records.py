@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import get_args
 
@@ -37,6 +38,7 @@ searches = st.builds(
     confidence=numbers,
     options=st.dictionaries(texts, json_values, max_size=3),
     index=texts,
+    heads=texts,
     session=texts,
     tenant=texts,
     took_ms=numbers,
@@ -88,6 +90,13 @@ def test_a_line_tells_only_what_there_is_to_tell():
     }
 
 
+def test_heads_are_told_where_there_are_any():
+    assert "heads" not in A_SEARCH.as_json()
+    with_heads = replace(A_SEARCH, heads="ab" * 8)
+    assert with_heads.as_json()["heads"] == "ab" * 8
+    assert SearchRecord.read(with_heads.as_json()) == with_heads
+
+
 def test_a_key_of_a_later_revision_is_no_matter():
     assert SearchRecord.read({**A_SEARCH.as_json(), "colour": "blue"}) == A_SEARCH
 
@@ -108,6 +117,7 @@ def test_a_time_of_another_zone_is_read_in_utc():
         ({"request": 7}, "request is 7; wanted a str"),
         ({"retrieved": [["a", 1]]}, r"\['a', 1\] is no retrieved tool"),
         ({"retrieved": [["a", 1, "high"]]}, "found 'high'; wanted a number"),
+        ({"heads": 3}, "heads is 3; wanted a str"),
         ({"bound": [3]}, "3 is no tool id"),
         ({"took_ms": True}, "found True; wanted a number"),
         ({"options": []}, "options is .*; wanted a dict"),

@@ -25,6 +25,17 @@ def test_searches_are_counted_by_kind_and_mode_and_calls_by_outcome(search, call
     assert (summary.first, summary.last) == (records[0].time, records[-1].time)
 
 
+def test_searches_are_counted_by_the_heads_that_answered_them(search):
+    records = [
+        search("1"),
+        search("2", heads="ab"),
+        search("3", heads="cd"),
+        search("4", heads="ab"),
+    ]
+    assert summarise(records).heads == {"ab": 2, "cd": 1}
+    assert summarise(records[:1]).heads == {}
+
+
 def test_the_hit_rate_is_that_of_calls_which_belong_to_a_search(search, call):
     summary = summarise(
         [

@@ -62,6 +62,14 @@ def test_the_command_says_what_was_searched_for_and_called(used, directory, caps
     ]
 
 
+def test_the_command_says_which_heads_answered(directory, write, search, capsys):
+    write(search("1"), search("2", heads="0123456789abcdef"), search("3"), search("4"))
+    assert run("--data", directory) == 0
+    assert "  heads 0123456789abcdef       1   25.0%" in capsys.readouterr().out.splitlines()
+    assert run("--data", directory, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["heads"] == {"0123456789abcdef": 1}
+
+
 def test_the_command_prints_json(used, capsys):
     assert run("--data", used, "--json") == 0
     printed = json.loads(capsys.readouterr().out)
