@@ -94,6 +94,7 @@ class SourcedTools(SelectableTools):
         if heads is None:
             return None
         if isinstance(heads, Heads):
+            heads.refuse_unless_of(index.model, heads.digest)
             return heads
         if Path(heads).suffix == ".safetensors":
             return read_heads(Path(heads), index.model)

@@ -73,6 +73,7 @@ def test_ci_runs_the_readmes_test_command():
 COMMANDS = [
     *("select", "search", "lint", "eval", "finetune", "ingest mcp", "ingest openapi"),
     *("ingest python", "list", "status", "call", "serve", "usage"),
+    *("learn", "ab", "replay"),
 ]
 
 

@@ -50,11 +50,11 @@ def models_of(
         Models by contender's name.
 
     Raises:
-        AdapterError: If a contender's adapter cannot be read.
+        AdapterError: If a contender's adapter or heads cannot be read, or are another model's.
     """
     embeddings, cache_dir = given["embeddings"], given["cache_dir"]
     if embeddings is None:
         return models_for(contenders, cache)
     known = None if cache_dir is None else cache_in(cache_dir, embeddings)
     model = Model(embeddings) if known is None else Model(embeddings, known)
-    return {contender.name: model for contender in contenders}
+    return {each.name: model.for_contender(each) for each in contenders}

@@ -6,7 +6,6 @@ import argparse
 import functools
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from tqdm import tqdm
@@ -14,14 +13,14 @@ from typing_extensions import Self
 
 from langchain_toolrag.cli.arguments import (
     Commands,
-    ModelArguments,
     add_cache_argument,
     add_model_arguments,
     model_of,
 )
+from langchain_toolrag.cli.contenders import OPTIONS, indexed, models_of, refuse_without_model
 from langchain_toolrag.evaluation.comparison import Comparison, compare
 from langchain_toolrag.evaluation.contender import Contender, read_contender
-from langchain_toolrag.evaluation.evaluate import Model, evaluate, models_for
+from langchain_toolrag.evaluation.evaluate import evaluate
 from langchain_toolrag.evaluation.labelled import (
     LabelledSet,
     read_all_labelled,
@@ -31,14 +30,6 @@ from langchain_toolrag.evaluation.output import refuse_unwritable, write_whole
 from langchain_toolrag.evaluation.plot import plot, refuse_unplottable
 from langchain_toolrag.evaluation.report import Results, as_json, as_lines
 from langchain_toolrag.evaluation.table import as_table
-from langchain_toolrag.index.options import IndexOptions
-from langchain_toolrag.index.vector_space import cache_in
-
-_OPTIONS = (
-    "default, classic (ToolRAG's algorithm), semantic, text, or a .json file with "
-    '{"selection": {...}, "index": {...}, "adapter": FILE or null, "heads": FILE or null}, the '
-    "first two with fields of SelectionOptions and IndexOptions"
-)
 
 
 def register(commands: Commands) -> None:
@@ -57,7 +48,7 @@ def register(commands: Commands) -> None:
     )
     command.add_argument("--queries", type=Path, metavar="FILE", help="and their queries.jsonl")
     contenders = command.add_mutually_exclusive_group()
-    contenders.add_argument("--options", default="default", metavar="OPTIONS", help=_OPTIONS)
+    contenders.add_argument("--options", default="default", metavar="OPTIONS", help=OPTIONS)
     contenders.add_argument(
         "--compare", nargs=2, metavar=("A", "B"), help="two of these, and how B differs from A"
     )
@@ -74,10 +65,10 @@ def register(commands: Commands) -> None:
 
 def _evaluate(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
     model = model_of(arguments)
-    contenders = [_indexed(each, model["index_options"]) for each in _contenders(parser, arguments)]
+    contenders = [indexed(each, model["index_options"]) for each in _contenders(parser, arguments)]
     _refuse_files(arguments)
     sets = _sets(parser, arguments)
-    models = _models(contenders, model, arguments.cache)
+    models = models_of(contenders, model, arguments.cache)
     with _Bar() as bar:
         results = {
             each.name: [evaluate(labelled, each, models[each.name], bar) for labelled in sets]
@@ -94,28 +85,8 @@ def _contenders(parser: argparse.ArgumentParser, arguments: argparse.Namespace) 
     if len(set(names)) < len(names):
         parser.error(f"--compare: {names[0]} is given twice; give two different ones")
     contenders = [read_contender(name) for name in names]
-    for contender in contenders:
-        if arguments.lexical and contender.needs_vectors:
-            parser.error(f"--lexical: {contender.name} is nothing without an embedding model")
+    refuse_without_model(parser, arguments, contenders)
     return contenders
-
-
-def _indexed(contender: Contender, options: IndexOptions | None) -> Contender:
-    """Return the contender with what a model wants indexed, unless it says so itself."""
-    says_so = contender.index_options is not None or contender.way == "classic"
-    return contender if says_so else replace(contender, index_options=options)
-
-
-def _models(
-    contenders: Sequence[Contender], given: ModelArguments, cache: Path
-) -> dict[str, Model]:
-    """Return the model of each contender; one that is given is every one's."""
-    embeddings, cache_dir = given["embeddings"], given["cache_dir"]
-    if embeddings is None:
-        return models_for(contenders, cache)
-    known = None if cache_dir is None else cache_in(cache_dir, embeddings)
-    model = Model(embeddings) if known is None else Model(embeddings, known)
-    return {contender.name: model.for_contender(contender) for contender in contenders}
 
 
 def _sets(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> list[LabelledSet]:

@@ -89,7 +89,8 @@ def read_adapter(path: Path) -> Adapter:
     except (OSError, SafetensorError) as error:
         raise AdapterError(path, f"cannot be read: {error}") from error
     except (KeyError, ValueError, IndexError) as error:
-        raise AdapterError(path, f"{error}; wanted one of `toolrag finetune`") from error
+        problem = f"{error}; wanted one as `toolrag learn` or `toolrag finetune` wrote it"
+        raise AdapterError(path, problem) from error
 
 
 def write_adapter(adapter: Adapter, path: Path) -> None:

@@ -64,6 +64,19 @@ class Heads:
         """Dimension of the vectors they move."""
         return self._request.dim
 
+    def refuse_unless_of(self, model: str, name: object) -> None:
+        """Refuse to move the vectors of a model that these heads were not trained on.
+
+        Args:
+            model: The model, as `embedding.model_name` names it.
+            name: The heads' file or digest, for the message.
+
+        Raises:
+            AdapterError: If it is another model.
+        """
+        if self.base != model:
+            raise AdapterError(name, f"holds heads of {self.base}; wanted heads of {model}")
+
     def request(self, vector: Vector) -> Vector:
         """Move the vector of a request.
 
@@ -124,9 +137,10 @@ def read_heads(path: Path, model: str = "") -> Heads:
     if adapter.kind != "heads":
         problem = f"is a {adapter.kind} one of {adapter.base}; wanted heads"
         raise AdapterError(path, f"{problem}: give it as MiniLMEmbeddings(adapter=...)")
-    if model and adapter.base != model:
-        raise AdapterError(path, f"holds heads of {adapter.base}; wanted heads of {model}")
-    return Heads(adapter)
+    heads = Heads(adapter)
+    if model:
+        heads.refuse_unless_of(model, path)
+    return heads
 
 
 class _Head:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from langchain_core.embeddings import Embeddings
 
-from langchain_toolrag.errors import AdapterError, EmbeddingError, StillLoadingError
+from langchain_toolrag.errors import EmbeddingError, StillLoadingError
 from langchain_toolrag.fork import reset_after_fork
 from langchain_toolrag.index.contract import CANDIDATES
 from langchain_toolrag.index.embedder import Embedder
@@ -314,10 +314,7 @@ class ToolIndex:
         return replace(found, script_known=self.embedder.knows(query.text))
 
     def _moved(self, heads: Heads) -> Snapshot:
-        if heads.base != self.model:
-            raise AdapterError(
-                heads.digest, f"is heads of {heads.base}; wanted those of {self.model}"
-            )
+        heads.refuse_unless_of(self.model, heads.digest)
         return self._headed.of(heads, lambda: self._snapshot)
 
     def _probes(self) -> Vectors:

@@ -73,7 +73,7 @@ def _refuse_uninstalled(path: Path) -> None:
         raise SourceError(
             str(path),
             "LangGraph's checkpoints in SQLite are read by a package that is not installed: "
-            "pip install 'langgraph-checkpoint-sqlite>=3.1'",
+            "pip install 'langchain-toolrag[replay]'",
         )
 
 

@@ -3,10 +3,13 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from fakes import DIM
 
 from langchain_toolrag import cli
 from langchain_toolrag.index import embedding
+from langchain_toolrag.index.adapter import Adapter, write_adapter
 
 SUPPORT, TRAVEL = "tests/data/labelled/support", "tests/data/labelled/travel"
 
@@ -77,6 +80,52 @@ def test_the_real_model_finds_what_is_asked_for(capsys):
     for name in ("support", "travel"):
         assert values[name]["measures"]["completeness@10"] == 1.0
         assert values[name]["measures"]["mrr"] > 0.8
+
+
+@pytest.fixture
+def headed(tmp_path):
+    """Options that name heads which answer every request with one vector."""
+
+    def write(base):
+        tensors = {}
+        for side in ("request", "tool"):
+            tensors[f"{side}.first.weight"] = np.zeros((2, DIM))
+            tensors[f"{side}.first.bias"] = np.zeros(2)
+            tensors[f"{side}.second.weight"] = np.zeros((DIM, 2))
+            tensors[f"{side}.second.bias"] = np.zeros(DIM)
+        tensors["request.second.bias"][0] = 1e3
+        heads = tmp_path / "heads.safetensors"
+        write_adapter(Adapter("heads", base, 1.0, tensors, {}), heads)
+        options = tmp_path / "headed.json"
+        options.write_text(json.dumps({"heads": str(heads)}))
+        return str(options)
+
+    return write
+
+
+def test_heads_are_compared_with_the_model_as_it_is(encoded, headed, capsys):
+    options = headed(embedding.model_name(embedding.MiniLMEmbeddings()))
+    assert cli.main(["eval", SUPPORT, "--compare", "default", options, "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert list(values) == ["default", options, "comparison"]
+    recall = [values[name]["support"]["measures"]["recall@1"] for name in ("default", options)]
+    assert recall[1] < recall[0]
+    queries = [text for text in encoded if text == "merge it once it is reviewed"]
+    assert len(queries) == 1
+
+
+def test_heads_of_another_model_are_an_error_before_any_figures(encoded, headed, capsys):
+    assert cli.main(["eval", SUPPORT, "--compare", "default", headed("another model")]) == 1
+    printed = capsys.readouterr()
+    assert "holds heads of another model; wanted heads of MiniLMEmbeddings(" in printed.err
+    assert printed.out == ""
+    assert encoded == []
+
+
+def test_heads_are_nothing_to_a_search_by_words(headed, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["eval", SUPPORT, "--lexical", "--options", headed("any")])
+    assert "headed.json is nothing without an embedding model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -48,13 +48,22 @@ def test_a_file_may_describe_toolrags_algorithm(described):
     assert contender.needs_vectors
 
 
+@pytest.mark.parametrize("algorithm", ["hybrid", "classic"])
+def test_a_file_may_name_learned_heads_which_are_nothing_without_a_model(described, algorithm):
+    selection = {"algorithm": algorithm}
+    headed = read_contender(described({"selection": selection, "heads": "a.safetensors"}))
+    assert (headed.heads, headed.needs_vectors) == ("a.safetensors", True)
+    assert read_contender(described({"selection": selection, "heads": None})).heads is None
+    assert not read_contender(described({})).needs_vectors
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
         ([], r"wanted an object, found \[\]"),
         (
             {"select": {}},
-            r"'select' is no key; known: selection, index, adapter. Did you mean 'selection'",
+            r"'select' is no key; known: selection, index, adapter, heads\. Did you mean 'selec",
         ),
         (
             {"selection": {"margn": 1}},
@@ -67,6 +76,9 @@ def test_a_file_may_describe_toolrags_algorithm(described):
         ({"selection": 5}, r"in 'selection', .*nput should be an object; found 5"),
         ({"index": {"full": 0, "name": 0, "description": 0}}, r"in 'index', view weights are"),
         ({"selection": {"algorithm": "classic"}, "index": {}}, "leave 'index' out"),
+        ({"adapter": 5}, "'adapter' is 5; wanted a file's name or null"),
+        ({"heads": ["a"]}, r"'heads' is \['a'\]; wanted a file's name or null"),
+        ({"heads": "data/heads"}, "'heads' is 'data/heads'; wanted a .safetensors file or null"),
     ],
 )
 def test_a_wrong_description_is_an_error_that_names_the_field_and_what_is_known(

@@ -1,14 +1,17 @@
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes import BrokenEmbeddings, HashingEmbeddings
+from fakes import DIM, BrokenEmbeddings, HashingEmbeddings
 
 from langchain_toolrag import SelectionOptions, ToolRAG
-from langchain_toolrag.errors import EmbeddingError, SourceError, UnknownToolError
+from langchain_toolrag.errors import AdapterError, EmbeddingError, SourceError, UnknownToolError
 from langchain_toolrag.evaluation.contender import Contender, read_contender
 from langchain_toolrag.evaluation.evaluate import Model, evaluate, models_for
+from langchain_toolrag.index.adapter import Adapter, write_adapter
 from langchain_toolrag.index.embedding import MiniLMEmbeddings, NoEmbeddings
+from langchain_toolrag.index.heads import Heads, read_heads
 
 NAMES = ["default", "classic", "semantic", "text"]
 
@@ -169,3 +172,109 @@ def test_toolrags_algorithm_goes_without_the_adapter_and_the_others_share_a_mode
     assert models["default"] is models["semantic"]
     assert models["classic"].embeddings.adapter is None
     assert models["default"].embeddings.adapter is not None
+
+
+def adapter_of(base="HashingEmbeddings", *, spread=1.0, dim=DIM):
+    """Heads that move vectors so far that a ranking by meaning is another."""
+    dice = np.random.default_rng(0)
+    shapes = {"first.weight": (4, dim), "first.bias": (4,), "second.weight": (dim, 4)}
+    shapes["second.bias"] = (dim,)
+    tensors = {
+        f"{side}.{name}": dice.normal(size=shape) * (spread if "second" in name else 1)
+        for side in ("request", "tool")
+        for name, shape in shapes.items()
+    }
+    return Adapter("heads", base, 1.0, tensors, {})
+
+
+@pytest.fixture
+def headed(tmp_path):
+    """A contender that names a file of heads."""
+    write_adapter(adapter_of(), tmp_path / "heads.safetensors")
+    return Contender("headed", heads=str(tmp_path / "heads.safetensors"))
+
+
+class TestHeads:
+    @pytest.mark.parametrize("name", ["default", "classic", "semantic"])
+    def test_heads_that_learned_nothing_change_no_answer(self, support, travel, name):
+        contender = read_contender(name)
+        model = Model(HashingEmbeddings(), heads=Heads(adapter_of(spread=0)))
+        for labelled in (support, travel):
+            result = evaluate(labelled, contender, model)
+            plain = answers(labelled, name)
+            assert [each.answer.ranking for each in result.queries] == [a.ranking for a in plain]
+            assert [each.answer.bound for each in result.queries] == [a.bound for a in plain]
+
+    def test_heads_that_have_no_file_yet_rank_and_bind(self, support, travel):
+        heads = Heads(adapter_of())
+        for labelled in (support, travel):
+            result = evaluate(
+                labelled, read_contender("default"), Model(HashingEmbeddings(), heads=heads)
+            )
+            rag = ToolRAG(
+                labelled.tools,
+                embeddings=HashingEmbeddings(),
+                heads=heads,
+                on_duplicate="prefix",
+            )
+            for query, each in zip(labelled.queries, result.queries, strict=True):
+                assert each.answer.bound == tuple(rag.select(query.messages).ids)
+            assert [each.answer.ranking for each in result.queries] != [
+                answer.ranking for answer in answers(labelled, "default")
+            ]
+
+    def test_a_contenders_own_heads_are_read_wherever_it_is_evaluated(self, support, headed):
+        heads = read_heads(Path(headed.heads))
+        wanted = evaluate(
+            support, read_contender("default"), Model(HashingEmbeddings(), heads=heads)
+        )
+        found = answers(support, headed)
+        assert [a.ranking for a in found] == [each.answer.ranking for each in wanted.queries]
+
+    def test_words_alone_are_not_moved(self, support):
+        model = Model(HashingEmbeddings(), heads=Heads(adapter_of(base="another model")))
+        result = evaluate(support, read_contender("text"), model)
+        wanted = [answer.ranking for answer in answers(support, "text")]
+        assert [each.answer.ranking for each in result.queries] == wanted
+
+    def test_a_model_and_what_it_embedded_are_shared_with_and_without_heads(self, headed):
+        model = Model(HashingEmbeddings())
+        assert model.for_contender(read_contender("default")) is model
+        moved = model.for_contender(headed)
+        assert (moved.embeddings, moved.known) == (model.embeddings, model.known)
+        assert moved.heads.digest == read_heads(Path(headed.heads)).digest
+
+    def test_contenders_with_heads_share_the_default_model(self, tmp_path):
+        default = models_for([read_contender("default")], tmp_path)["default"]
+        adapter = adapter_of(f"MiniLMEmbeddings({default.embeddings.model} + 0)", dim=384)
+        write_adapter(adapter, tmp_path / "heads.safetensors")
+        contenders = [
+            read_contender("default"),
+            Contender("headed", heads=str(tmp_path / "heads.safetensors")),
+        ]
+        with pytest.raises(AdapterError, match=r"wanted heads of MiniLMEmbeddings\("):
+            models_for(contenders, tmp_path)
+        name = ToolRAG(embeddings=default.embeddings).tool_index.model
+        write_adapter(adapter_of(name, dim=384), tmp_path / "heads.safetensors")
+        models = models_for(contenders, tmp_path)
+        assert models["headed"].embeddings is models["default"].embeddings
+        assert models["default"].heads is None
+
+    @pytest.mark.parametrize(
+        "use",
+        [
+            lambda contender, model, labelled: evaluate(labelled, contender, model),
+            lambda contender, model, labelled: model.for_contender(contender),
+        ],
+        ids=["evaluated", "read"],
+    )
+    def test_heads_of_another_model_are_an_error_and_no_figures(self, support, tmp_path, use):
+        write_adapter(adapter_of("another model"), tmp_path / "a.safetensors")
+        contender = Contender("x", heads=f"{tmp_path}/a.safetensors")
+        with pytest.raises(AdapterError, match="heads of another model; wanted heads of Hashing"):
+            use(contender, Model(HashingEmbeddings()), support)
+
+    def test_heads_of_another_model_that_have_no_file_are_an_error_too(self, support):
+        model = Model(HashingEmbeddings(), heads=Heads(adapter_of("another model")))
+        with pytest.raises(AdapterError, match="another model"):
+            evaluate(support, read_contender("default"), model)

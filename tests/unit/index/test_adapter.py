@@ -113,7 +113,7 @@ class TestFiles:
     )
     def test_a_foreign_header_is_an_error_that_shows_it(self, tmp_path, header):
         save_file(weights_of_a_layer(), tmp_path / "a", header)
-        with pytest.raises(AdapterError, match="wanted one of `toolrag finetune`") as caught:
+        with pytest.raises(AdapterError, match="wanted one as `toolrag learn` or") as caught:
             read_adapter(tmp_path / "a")
         for key, value in (header or {}).items():
             assert f"{key!r}: {value!r}" in str(caught.value)

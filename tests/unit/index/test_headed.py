@@ -14,7 +14,7 @@ from langchain_toolrag import ToolRAG
 from langchain_toolrag.catalogue.document import document_of
 from langchain_toolrag.errors import AdapterError, EmbeddingError
 from langchain_toolrag.fork import _after_fork_in_child
-from langchain_toolrag.index import headed
+from langchain_toolrag.index import dense, headed
 from langchain_toolrag.index.adapter import Adapter, write_adapter
 from langchain_toolrag.index.heads import Heads
 from langchain_toolrag.index.probes import PROBES
@@ -198,6 +198,14 @@ class TestSearching:
         heads = heads_of()
         assert alike(index_of(documents).evidence(QUERY, heads=heads), wanted)
         assert (max(heads.moved), sum(heads.moved)) == (min(size, 12), 12)
+
+    def test_an_index_in_half_precision_is_moved_too(self, monkeypatch, documents):
+        wanted = dense_of(index_of(documents).evidence(QUERY, heads=HEADS))
+        monkeypatch.setattr(dense, "_MOST_SINGLE", 5)
+        index = index_of(documents[:5])
+        index.evidence(QUERY, heads=HEADS)
+        index.refresh(documents)
+        assert dense_of(index.evidence(QUERY, heads=HEADS)) == pytest.approx(wanted, abs=1e-3)
 
 
 class TestForeignHeads:
@@ -393,6 +401,7 @@ class TestManyHeads:
         states[index.version] = index.documents
 
         def search(which):
+            seen.append((which, index.evidence(QUERY, 100, heads=heads[which])))
             while not stop.is_set():
                 seen.append((which, index.evidence(QUERY, 100, heads=heads[which])))
 

@@ -170,4 +170,4 @@ def test_a_torn_database_is_a_clear_error(file):
 
 def test_without_the_package_that_reads_it_its_name_is_said(file, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "pip install 'langgraph-checkpoint-sqlite>=3.1'" in _refused(file)
+    assert "pip install 'langchain-toolrag[replay]'" in _refused(file)
