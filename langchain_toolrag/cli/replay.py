@@ -65,6 +65,17 @@ def register(commands: Commands) -> None:
         ),
     )
     command.set_defaults(run=functools.partial(_replay, command))
+    _add_what(command)
+    command.add_argument(
+        "--options", action="append", required=True, metavar="OPTIONS", help=OPTIONS
+    )
+    add_model_arguments(command)
+    add_cache_argument(command)
+    _add_how(command)
+
+
+def _add_what(command: argparse.ArgumentParser) -> None:
+    """Add what is replayed."""
     where = command.add_mutually_exclusive_group(required=True)
     where.add_argument(
         "--data",
@@ -82,9 +93,6 @@ def register(commands: Commands) -> None:
         help="conversations: the SQLite file of a LangGraph checkpointer; it is only read",
     )
     command.add_argument(
-        "--options", action="append", required=True, metavar="OPTIONS", help=OPTIONS
-    )
-    command.add_argument(
         "--thread", action="append", metavar="ID", help="this conversation (several: give it again)"
     )
     command.add_argument(
@@ -93,8 +101,10 @@ def register(commands: Commands) -> None:
         metavar="KEY",
         help="where in the graph's state the messages are (default: %(default)s)",
     )
-    add_model_arguments(command)
-    add_cache_argument(command)
+
+
+def _add_how(command: argparse.ArgumentParser) -> None:
+    """Add how it is shown."""
     command.add_argument(
         "--show",
         type=_number,

@@ -52,6 +52,12 @@ def register(commands: Commands) -> None:
         action="store_true",
         help="call operations at private addresses that a document names",
     )
+    _add_learning_arguments(command)
+    add_model_arguments(command)
+
+
+def _add_learning_arguments(command: argparse.ArgumentParser) -> None:
+    """Add what is logged, and whom heads on trial answer."""
     command.add_argument(
         "--usage-log",
         action=argparse.BooleanOptionalAction,
@@ -70,7 +76,6 @@ def register(commands: Commands) -> None:
         metavar="SHARE",
         help="answer this share of the sessions, 0 to 1, by heads on trial (default: %(default)s)",
     )
-    add_model_arguments(command)
 
 
 def _serve(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
