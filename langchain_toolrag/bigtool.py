@@ -30,6 +30,7 @@ from langchain_toolrag.catalogue.document import identify
 from langchain_toolrag.errors import DuplicateToolError, EmbeddingError, InvalidToolError
 from langchain_toolrag.integrations.binding import bind_tools
 from langchain_toolrag.integrations.execution import ToolGate
+from langchain_toolrag.integrations.store_items import TOOLS_NAMESPACE
 from langchain_toolrag.toolrag import ToolRAG
 from langchain_toolrag.types import Hit, Tool
 
@@ -37,7 +38,6 @@ __all__ = ["State", "convert_positional_only_function_to_tool", "create_agent"]
 
 logger = logging.getLogger(__name__)
 
-_NAMESPACE = ("tools",)
 _NOTHING = "No tools found. Describe in other words what the tool should do, or go on without one."
 
 _Retrieve: TypeAlias = Callable[..., Any]
@@ -67,7 +67,7 @@ def create_agent(
     *,
     limit: int = 2,
     filter: dict[str, Any] | None = None,
-    namespace_prefix: tuple[str, ...] = _NAMESPACE,
+    namespace_prefix: tuple[str, ...] = TOOLS_NAMESPACE,
     retrieve_tools_function: Callable[..., Any] | None = None,
     retrieve_tools_coroutine: Callable[..., Any] | None = None,
     rag: ToolRAG | None = None,
@@ -111,7 +111,7 @@ def create_agent(
     """
     functions: _Functions = (retrieve_tools_function, retrieve_tools_coroutine)
     given = functions != (None, None)
-    in_store = filter is not None or tuple(namespace_prefix) != _NAMESPACE
+    in_store = filter is not None or tuple(namespace_prefix) != TOOLS_NAMESPACE
     _check_arguments(limit, functions, rival=rag is not None and (given or in_store))
     tools = _runnable_tools(tool_registry)
     index = ToolRAG(tools) if rag is None and not given and not in_store else rag

@@ -12,7 +12,8 @@
     │   ├── StillLoadingError                the model is being loaded in the background
     │   ├── BrokenExportError                a folder that holds no whole export of a model
     │   └── NotExportableError               a model that onnxruntime cannot run
-    └── StaleIndexError       (ValueError)   a saved index that does not fit what it is loaded with
+    ├── StaleIndexError       (ValueError)   a saved index that does not fit what it is loaded with
+    └── DatabaseError         (RuntimeError) a database that cannot be reached, or does not answer
 
 Each says what was found, what was wanted and what to do, and keeps the offending value
 as an attribute. Bad arguments raise plain `ValueError` or `TypeError`.
@@ -182,3 +183,19 @@ class StaleIndexError(ToolRAGError, ValueError):
             f"the saved index has {what} {found!r}, wanted {wanted!r}: "
             "index the tools again, or load it with what it was saved with."
         )
+
+
+class DatabaseError(ToolRAGError, RuntimeError):
+    """A database that cannot be reached, is not set up, or does not do what it is asked.
+
+    Args:
+        database: Which one, without its password.
+        problem: What is wrong, and what to do.
+
+    Attributes:
+        database: Which one, without its password.
+    """
+
+    def __init__(self, database: str, problem: str) -> None:
+        self.database = database
+        super().__init__(f"the database ({database}) {problem}")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from langchain_toolrag.cli import (
     ab,
     call,
+    db,
     evaluate,
     finetune,
     ingest,
@@ -39,6 +40,7 @@ _COMMANDS = (
     usage,
     ab,
     replay,
+    db,
 )
 _FAILED = 1  # argparse itself exits with 2 for a malformed command line.
 _INTERRUPTED = 130  # As a shell says it of a process that SIGINT ended.

@@ -1,0 +1,58 @@
+"""A DSN in -> what psycopg connects with, and what may be shown of it, out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from langchain_toolrag.errors import DatabaseError
+
+_SHOWN = ("host", "hostaddr", "port", "dbname", "user")
+_LEAST_SECONDS = 2  # What libpq takes a shorter time for.
+
+
+def parameters_of(dsn: str, timeout: float) -> dict[str, Any]:
+    """Return what to connect with.
+
+    A server that is gone without a word is noticed after the time-out, or after a minute of
+    silence; what the DSN says itself counts.
+
+    Args:
+        dsn: `postgresql://user@host/name`, or `key=value` pairs.
+        timeout: How long connecting may take, in seconds; at least 2 are given.
+
+    Returns:
+        Keyword arguments of psycopg's `connect`.
+
+    Raises:
+        DatabaseError: If the DSN cannot be read.
+    """
+    try:
+        given = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        # Without its cause, which may quote a part of the password.
+        raise DatabaseError(
+            "unknown",
+            "cannot be connected to: its DSN cannot be read; wanted "
+            "postgresql://USER@HOST:PORT/NAME, with what is not a letter or digit in a password "
+            "written as %XX, or key=value pairs",
+        ) from None
+    return {
+        "application_name": "langchain-toolrag",
+        "connect_timeout": max(_LEAST_SECONDS, math.ceil(timeout)),
+        "tcp_user_timeout": math.ceil(timeout * 1000),
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        **given,
+        "client_encoding": "utf8",
+    }
+
+
+def shown(parameters: Mapping[str, Any]) -> str:
+    """Return which database it is, as whom: `host=... dbname=... user=...`, without secrets."""
+    return make_conninfo(**{key: parameters[key] for key in _SHOWN if parameters.get(key)})

@@ -1,0 +1,321 @@
+-- What a search in the database reads: the words and names of tools, how rare each word is, several
+-- vectors a tool, and two functions that put candidates forward.
+
+alter table toolrag.tools
+    add column if not exists points tsvector,  -- words by what ToolSearch gives for them: A to D
+    add column if not exists names text[],     -- comparable forms of the names it answers to
+    add column if not exists server_key text;  -- comparable form of its server's name
+
+create index if not exists tools_words on toolrag.tools using gin (words);
+create index if not exists tools_points on toolrag.tools using gin (points);
+create index if not exists tools_names on toolrag.tools using gin (names);
+create index if not exists tools_server on toolrag.tools (tenant, server);
+create index if not exists tools_server_key on toolrag.tools (tenant, server_key);
+create index if not exists tools_tags on toolrag.tools using gin (tags);
+
+create table toolrag.tool_vectors (
+    tenant text not null,
+    space text not null,
+    id text not null,
+    view smallint not null,
+    weight real not null,
+    vector halfvec not null,
+    dims smallint not null generated always as (vector_dims(vector)) stored,
+    primary key (tenant, space, id, view),
+    foreign key (tenant, id) references toolrag.tools on delete cascade
+);
+create index tool_vectors_tool on toolrag.tool_vectors (tenant, id);
+
+-- An index holds vectors of one dimension: these are the usual ones. Others are read without.
+do $$
+declare dims int;
+begin
+    foreach dims in array array[256, 384, 512, 768, 1024, 1536, 2048, 3072] loop
+        execute format(
+            'create index tool_vectors_%1$s on toolrag.tool_vectors'
+            ' using hnsw ((vector::halfvec(%1$s)) halfvec_ip_ops) where dims = %1$s', dims);
+    end loop;
+end $$;
+
+-- How many tools have a word; of what ts_rank makes of it in each, the sum and the sum of squares.
+-- The word '' stands for all tools.
+create table toolrag.word_counts (
+    tenant text not null references toolrag.catalogues on delete cascade,
+    word text not null,
+    tools bigint not null,
+    total double precision not null,
+    squares double precision not null,
+    primary key (tenant, word)
+);
+
+-- How the vectors of a space lie: the mean of the tools' rows, and their covariance.
+create table toolrag.spreads (
+    tenant text not null references toolrag.catalogues on delete cascade,
+    space text not null,
+    embedded bigint not null default -1,  -- the catalogue version whose tools all had vectors
+    version bigint not null default -1,   -- the catalogue version that was measured
+    tools bigint not null default 0,
+    outside real not null default 0,
+    mean bytea,        -- float32, dims
+    covariance bytea,  -- float32, dims x dims
+    primary key (tenant, space)
+);
+
+do $$
+declare
+    name text;
+begin
+    foreach name in array array['tool_vectors', 'word_counts', 'spreads'] loop
+        execute format('alter table toolrag.%I enable row level security', name);
+        execute format('alter table toolrag.%I force row level security', name);
+        execute format(
+            'create policy own_rows on toolrag.%I using (%s) with check (%s)',
+            name,
+            'tenant = nullif(current_setting(''toolrag.tenant'', true), '''')',
+            'tenant = nullif(current_setting(''toolrag.tenant'', true), '''')'
+        );
+    end loop;
+end
+$$;
+
+-- A word as a query for it alone.
+create function toolrag.query_of(word text) returns tsquery
+    language sql immutable strict parallel safe
+return ('''' || replace(replace(word, '\', '\\'), '''', '''''') || '''')::tsquery;
+
+-- What a word is worth in a text: more with every repeat, up to 1, and less in a long text.
+create function toolrag.worth(words tsvector, query tsquery) returns real
+    language sql immutable strict parallel safe
+return ts_rank('{1,1,1,1}', words, query, 1);
+
+-- Keeps `word_counts`, and takes out the vectors of tools whose text is another now.
+create function toolrag.tools_changed() returns trigger language plpgsql as $$
+declare
+    entering text := 'select tenant, words, 1 from after';
+    leaving text := 'select tenant, words, -1 from before';
+begin
+    if tg_op = 'UPDATE' then
+        delete from toolrag.tool_vectors as v using before as b, after as a
+        where a.tenant = b.tenant and a.id = b.id and a.digest <> b.digest
+            and v.tenant = b.tenant and v.id = b.id;
+        entering := entering || ' where (tenant, id, words) not in'
+            ' (select tenant, id, words from before)';
+        leaving := leaving || ' where (tenant, id, words) not in'
+            ' (select tenant, id, words from after)';
+    end if;
+    execute format(
+        'insert into toolrag.word_counts as known'
+        ' select tenant, word, sum(sign), sum(sign * worth), sum(sign * worth * worth) from ('
+        '  select tenant, word, sign,'
+        '   toolrag.worth(words, toolrag.query_of(word))::double precision as worth'
+        '  from (%1$s) as changed (tenant, words, sign), unnest(tsvector_to_array(words)) as word'
+        '  union all select tenant, '''', sign, 0 from (%1$s) as changed (tenant, words, sign)'
+        ' ) as counted group by tenant, word order by tenant, word'
+        ' on conflict (tenant, word) do update set tools = known.tools + excluded.tools,'
+        ' total = known.total + excluded.total, squares = known.squares + excluded.squares',
+        case tg_op when 'INSERT' then entering when 'DELETE' then leaving
+            else entering || ' union all ' || leaving end);
+    if tg_op <> 'INSERT' then
+        delete from toolrag.word_counts where tools <= 0 and tenant in (select tenant from before);
+    end if;
+    return null;
+end
+$$;
+
+create trigger tools_inserted after insert on toolrag.tools referencing new table as after
+    for each statement execute function toolrag.tools_changed();
+create trigger tools_deleted after delete on toolrag.tools referencing old table as before
+    for each statement execute function toolrag.tools_changed();
+create trigger tools_updated after update on toolrag.tools
+    referencing old table as before new table as after
+    for each statement execute function toolrag.tools_changed();
+
+-- The distinct words of a request with what they are worth: their inverse document frequency, as in
+-- index/lexical.py.
+create function toolrag.rarities(asked text[])
+    returns table (
+        word text, tools bigint, rarity double precision,
+        total double precision, squares double precision, size bigint
+    )
+    language sql stable as $$
+    select a.word, coalesce(k.tools, 0),
+        ln(1 + (n.size - coalesce(k.tools, 0) + 0.5) / (coalesce(k.tools, 0) + 0.5)),
+        coalesce(k.total, 0), coalesce(k.squares, 0), n.size
+    from (select distinct unnest(asked) as word) as a
+    cross join (
+        select coalesce(sum(tools), 0)::bigint as size from toolrag.word_counts
+        where tenant = current_setting('toolrag.tenant', true) and word = ''
+    ) as n
+    left join toolrag.word_counts as k
+        on k.tenant = current_setting('toolrag.tenant', true) and k.word = a.word
+$$;
+
+-- Which tools to rank by words: those with the sets of words that are worth most together, which are
+-- as well the sets that the fewest tools are likely to have. `most` is about how many tools that is,
+-- were the words independent. Of many words the rarest eight count. Null where no tool has any.
+create function toolrag.worth_ranking(asked text[], most bigint) returns tsquery
+    language sql stable as $$
+    with recursive known as (
+        select row_number() over (order by tools, word) as number,
+            tools::double precision as tools, size, toolrag.query_of(word) as query
+        from toolrag.rarities(asked) where tools > 0 order by tools, word limit 8
+    ), sets as (
+        select number as last, tools, null::double precision as of_fewer, query from known
+        union all
+        select k.number, s.tools * k.tools / k.size, s.tools, s.query && k.query
+        from sets as s join known as k on k.number > s.last
+    ), counted as (
+        select tools, sum(tools) over (order by tools, query::text) as so_far from sets
+    ), limited as (
+        select case when (select max(size) from known) <= most then most
+            else greatest(max(tools) filter (where so_far <= most), min(tools)) end as tools
+        from counted
+    )
+    select string_agg('(' || s.query::text || ')', ' | ')::tsquery
+    from sets as s, limited as l
+    where s.tools <= l.tools and (s.of_fewer is null or s.of_fewer > l.tools)
+$$;
+
+create function toolrag.passes(
+    tool toolrag.tools, servers text[], tags text[], required tsquery
+) returns boolean language sql immutable as $$
+    select (servers is null or tool.server = any(servers))
+        and (tags is null or tool.tags && tags)
+        and (required is null or tool.points @@ required)
+$$;
+
+-- The candidates by words, by points and by name. In the row without an id: mean and standard
+-- deviation of the lexical scores of all tools.
+create function toolrag.by_words(
+    asked text[], point_words tsquery, asked_names text[], only_servers text[], only_tags text[],
+    required tsquery, candidates int, most int
+) returns table (id text, named boolean, mean double precision, deviation double precision)
+    language plpgsql stable security definer
+    set plan_cache_mode = force_custom_plan
+    set jit = off
+as $$
+declare
+    owner text := current_setting('toolrag.tenant', true);
+    ranked tsquery := toolrag.worth_ranking(asked, most);
+    anything tsquery;
+begin
+    return query
+    select t.id, true, null::double precision, null::double precision from toolrag.tools as t
+    where t.tenant = owner and t.names && asked_names;
+
+    return query
+    with words as materialized (
+        select toolrag.query_of(r.word) as query, r.* from toolrag.rarities(asked) as r
+        where r.tools > 0
+    ), matching as materialized (
+        select t.id, toolrag.passes(t, only_servers, only_tags, required) as passes,
+            s.score, s.squares, ts_rank('{0.17,0.34,0.84,1}', t.points, point_words) as points
+        from (
+            select * from toolrag.tools where tenant = owner and tools.words @@ ranked
+            limit 4 * most
+        ) as t
+        cross join lateral (
+            select sum(part) as score, sum(part * part) as squares from (
+                select w.rarity * toolrag.worth(t.words, w.query) as part from words as w
+            ) as parts
+        ) as s
+    ), spread as (
+        select m.mean, greatest(m.square - m.mean * m.mean, 0) as variance from (
+            select sum(w.rarity * w.total) / max(w.size) as mean,
+                (sum(w.rarity * w.rarity * w.squares) + coalesce(
+                    (select sum(r.score * r.score - r.squares) from matching as r), 0)
+                ) / max(w.size) as square
+            from words as w
+        ) as m
+    )
+    (select m.id, false, null::double precision, null::double precision from matching as m
+     where m.passes order by m.score desc, m.id limit candidates)
+    union
+    (select m.id, false, null, null from matching as m
+     where m.passes and m.points > 0 order by m.points desc, m.id limit candidates)
+    union all
+    select null, false, s.mean, sqrt(s.variance) from spread as s where s.mean is not null;
+
+    if only_servers is null and only_tags is null and required is null then
+        return;
+    end if;
+    -- Those that pass may be few among those that were ranked.
+    anything := (
+        select string_agg(toolrag.query_of(word)::text, ' | ')::tsquery from unnest(asked) as word
+    );
+    return query
+    with words as materialized (
+        select toolrag.query_of(r.word) as query, r.* from toolrag.rarities(asked) as r
+        where r.tools > 0
+    )
+    select t.id, false, null::double precision, null::double precision
+    from (
+        select * from toolrag.tools
+        where tenant = owner and tools.words @@ anything
+            and (only_servers is null or tools.server = any(only_servers))
+            and (only_tags is null or tools.tags && only_tags)
+            and (required is null or tools.points @@ required)
+        limit 4 * most
+    ) as t
+    cross join lateral (
+        select sum(w.rarity * toolrag.worth(t.words, w.query)) as score from words as w
+    ) as s
+    order by s.score desc, t.id limit candidates;
+end $$;
+
+-- The candidates by meaning: the tools of the nearest vectors, whichever text of theirs that is of.
+create function toolrag.by_meaning(
+    asked halfvec, of_space text, only_servers text[], only_tags text[], required tsquery,
+    candidates int
+) returns setof text
+    language plpgsql stable security definer
+    set jit = off
+    set hnsw.iterative_scan = strict_order
+    set hnsw.ef_search = 200
+as $$
+declare
+    passing text := '';
+    wanted int := 3 * candidates;  -- A tool has three vectors at most.
+    found int;
+begin
+    if only_servers is not null or only_tags is not null or required is not null then
+        passing := 'and exists (select from toolrag.tools as t where t.tenant = v.tenant'
+            ' and t.id = v.id and toolrag.passes(t, $3, $4, $5))';
+    end if;
+    return query execute format(
+        'select distinct near.id from ('
+        ' select v.id from toolrag.tool_vectors as v'
+        ' where v.tenant = current_setting(''toolrag.tenant'', true) and v.space = $2'
+        ' and v.dims = %1$s %2$s'
+        ' order by v.vector::halfvec(%1$s) <#> $1::halfvec(%1$s) limit $6) as near',
+        vector_dims(asked), passing)
+        using asked, of_space, only_servers, only_tags, required, wanted;
+    get diagnostics found = row_count;
+    if found >= candidates then
+        return;
+    end if;
+    -- Few of the nearest pass: read all that do.
+    return query execute format(
+        'select near.id from ('
+        ' select v.id, v.vector <#> $1 as distance from toolrag.tool_vectors as v'
+        ' where v.tenant = current_setting(''toolrag.tenant'', true) and v.space = $2'
+        ' and v.dims = %1$s %2$s'
+        ' ) as near group by near.id order by min(near.distance) limit $6',
+        vector_dims(asked), passing)
+        using asked, of_space, only_servers, only_tags, required, candidates;
+end $$;
+
+-- A function that runs as its owner looks nowhere but in known schemas: pgvector's may be any.
+do $$
+declare
+    place text := (
+        select format('pg_catalog, %I, pg_temp', n.nspname)
+        from pg_extension join pg_namespace as n on n.oid = extnamespace where extname = 'vector'
+    );
+    name text;
+begin
+    foreach name in array array['by_words', 'by_meaning'] loop
+        execute format('alter function toolrag.%I set search_path = %s', name, place);
+    end loop;
+end
+$$;

