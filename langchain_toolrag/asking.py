@@ -21,12 +21,15 @@ class Asking:
     Attributes:
         index: What is searched.
         heads: The heads that move requests and tools; None for none.
+        trial: Digest of the heads on trial that the caller's session is dealt out for, whether
+            they are those or not; empty for none.
         caller: Who asks.
         config: The run's config.
     """
 
     index: Index
     heads: Heads | None
+    trial: str
     caller: Caller
     config: RunnableConfig
 

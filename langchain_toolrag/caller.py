@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -21,13 +22,14 @@ class Caller(NamedTuple):
 
 
 def caller_of(config: RunnableConfig | None) -> Caller:
-    """Return who asks: `thread_id` and `tenant_id` of a run's `configurable`.
+    """Return who asks: `thread_id` and `tenant_id` of a run's `configurable`, as text.
 
     Args:
         config: The run's config; None for none.
 
     Returns:
-        The caller; what the config does not have is empty.
+        The caller; what the config does not have, or has as blanks alone, is empty. Names that
+        read the same are the same, as they are in the usage log.
     """
     configurable = (config or {}).get("configurable")
     if not isinstance(configurable, Mapping):
@@ -36,4 +38,4 @@ def caller_of(config: RunnableConfig | None) -> Caller:
 
 
 def _text(value: object) -> str:
-    return "" if value is None else str(value)
+    return "" if value is None else unicodedata.normalize("NFC", str(value)).strip()

@@ -59,6 +59,7 @@ class SearchLog:
             tenant=asking.caller.tenant,
             took_ms=1000 * (time.perf_counter() - started),
             heads=asking.digest,
+            trial=asking.trial,
             vector=None if named.degraded else asking.vector(query),
         )
         return named
@@ -95,6 +96,7 @@ class SearchLog:
             tenant=asking.caller.tenant,
             took_ms=1000 * (time.perf_counter() - started),
             heads=asking.digest,
+            trial=asking.trial,
             vector=None if selection.degraded else asking.vector(query),
         )
 

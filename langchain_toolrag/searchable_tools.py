@@ -84,6 +84,17 @@ class SearchableTools(IndexedTools):
         """
         return self._asking(config).heads
 
+    def trial_for(self, config: RunnableConfig | None = None) -> str:
+        """Return which heads are on trial for a caller, whether they rank or not.
+
+        Args:
+            config: The run's config, as for `find`.
+
+        Returns:
+            Their digest; empty for none.
+        """
+        return self._asking(config).trial
+
     def search(self, query: str, k: int | None = None, filter: Filter | None = None) -> list[Hit]:
         """Rank tools by meaning, words and name together.
 
@@ -240,15 +251,17 @@ class SearchableTools(IndexedTools):
         """Return how a caller's questions are asked."""
         complete = ensure_config(config)
         caller = caller_of(complete)
-        return Asking(self.tool_index, self._chosen(caller), caller, complete)
+        heads, trial = self._chosen(caller)
+        return Asking(self.tool_index, heads, trial, caller, complete)
 
-    def _chosen(self, caller: Caller) -> Heads | None:
-        heads, log = self._heads, self.usage_log
+    def _chosen(self, caller: Caller) -> tuple[Heads | None, str]:
+        """Return the heads that answer a caller, and which are on trial for it."""
+        heads, log, tenant = self._heads, self.usage_log, caller.tenant
         if not isinstance(heads, HeadsInUse):
-            return heads
-        if log is None or not heads.has_tenants:  # Without a log, whoever asks has the digest.
-            return heads.chosen(caller.session, caller.tenant)
-        return heads.chosen(caller.session, log.digest("tenant", caller.tenant))
+            return heads, ""
+        if log is not None:  # Without a log, whoever asks has the digest.
+            tenant = log.digest("tenant", tenant) if heads.has_tenants else ""
+        return heads.chosen(caller.session, tenant), heads.trial_of(caller.session, tenant)
 
     def _about(self, asking: Asking) -> About:
         return About(

@@ -312,7 +312,7 @@ def _left_out(trial: _Trial) -> Iterator[str]:
         notes.append("the log has no session that was dealt out since the trial began")
     if trial.dealt.searches_left_out:
         number = f"{trial.dealt.searches_left_out:,}"
-        notes.append(f"searches left out, without a session or by words alone: {number}")
+        notes.append(f"searches left out, which were not dealt out: {number}")
     if trial.candidate.decided:
         notes.append(f"tenants left out that have decided: {len(trial.candidate.decided):,}")
     lines = sum(asdict(trial.skipped).values())

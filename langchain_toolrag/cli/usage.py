@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.cli.arguments import Commands
+from langchain_toolrag.cli.directory import printable
 from langchain_toolrag.errors import SourceError
 from langchain_toolrag.types import ToolId
 from langchain_toolrag.usage.files import usage_files
@@ -100,7 +101,7 @@ def _searches(summary: UsageSummary) -> Iterator[str]:
     yield _counted("searches", number, summary.searches, summary.modes)
     yield _share("  no good hit", summary.without_good_hit, number)
     for heads, answered in sorted(summary.heads.items()):
-        yield _share(f"  heads {heads}", answered, number)
+        yield _share(f"  heads {printable(heads)}", answered, number)
 
 
 def _calls(summary: UsageSummary) -> Iterator[str]:
@@ -123,7 +124,7 @@ def _tools(summary: UsageSummary, log: _Log) -> Iterator[str]:
 
 
 def _some(tools: tuple[str, ...]) -> Iterator[str]:
-    yield from (f"    {tool}" for tool in tools[:_MOST_SHOWN])
+    yield from (f"    {printable(tool)}" for tool in tools[:_MOST_SHOWN])
     if len(tools) > _MOST_SHOWN:
         yield f"    and {len(tools) - _MOST_SHOWN:,} more: --json has them all"
 

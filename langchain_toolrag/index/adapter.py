@@ -88,7 +88,7 @@ def read_adapter(path: Path) -> Adapter:
         return _adapter_in(path.read_bytes())
     except (OSError, SafetensorError) as error:
         raise AdapterError(path, f"cannot be read: {error}") from error
-    except (KeyError, ValueError, IndexError) as error:
+    except (KeyError, ValueError, IndexError, RecursionError) as error:
         problem = f"{error}; wanted one as `toolrag learn` or `toolrag finetune` wrote it"
         raise AdapterError(path, problem) from error
 
@@ -110,7 +110,7 @@ def write_adapter(adapter: Adapter, path: Path) -> None:
 
 
 def content_digest(adapter: Adapter) -> str:
-    """Return the SHA-256, in hexadecimal, of what an adapter does: its kind, base and weights."""
+    """Return the SHA-256, in hexadecimal, of what an adapter does: kind, base, scale, weights."""
     digest = hashlib.sha256(json.dumps([adapter.kind, adapter.base, adapter.scale]).encode())
     for name, tensor in sorted(adapter.tensors.items()):
         digest.update(json.dumps([name, str(tensor.dtype), tensor.shape]).encode())
@@ -140,12 +140,17 @@ def _check(adapter: Adapter) -> None:
     """Refuse what would not fit together, or would make every vector NaN."""
     if not 0 <= adapter.scale <= 1:
         raise ValueError(f"its scale is {adapter.scale}; wanted 0 to 1")
-    if not all(np.isfinite(tensor).all() for tensor in adapter.tensors.values()):
+    if not all(map(_is_finite, adapter.tensors.values())):
         raise ValueError("some of its weights are not finite")
     try:
         _check_heads(adapter) if adapter.kind == "heads" else _check_layers(adapter)
     except (KeyError, ValueError, IndexError) as error:
         raise ValueError(f"its weights do not fit together: {error}") from error
+
+
+def _is_finite(tensor: NDArray[np.floating[Any]]) -> bool:
+    with np.errstate(over="ignore"):  # What is too large for float32 becomes infinite.
+        return bool(np.isfinite(tensor.astype(np.float32)).all())
 
 
 def _check_heads(adapter: Adapter) -> None:

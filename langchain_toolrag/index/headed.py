@@ -48,7 +48,7 @@ class HeadedSnapshots:
             AdapterError: If the heads move vectors of another dimension.
         """
         snapshot = current()
-        _refuse_foreign(heads, snapshot)
+        _refuse_foreign(heads, snapshot)  # Before they take the place of others.
         place = self._place(heads)
         moved = place.moved
         if moved is None or not moved.is_of(snapshot):

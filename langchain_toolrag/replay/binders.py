@@ -127,7 +127,7 @@ class Binder:
             index=by_vector,
             options=self.rag.options,
             on_duplicate=self.rag.on_duplicate,
-            heads=self.contender.heads,
+            heads=self.rag.heads_for(),
         )
         return ByMeaning(Binder(self.contender, rag), by_vector)
 

@@ -8,6 +8,7 @@ of earlier messages, these are still in the checkpoints before.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -115,7 +116,7 @@ class _Reader:
     def _messages(self, saved: CheckpointTuple) -> dict[_Key, BaseMessage]:
         checkpoint, key = saved.checkpoint, self.messages_key
         found = checkpoint["channel_values"].get(key)
-        if found is None and key in checkpoint["channel_versions"]:
+        if key not in checkpoint["channel_values"] and key in checkpoint["channel_versions"]:
             raise ValueError(f"the messages in {key!r} are stored as changes (DeltaChannel)")
         messages = convert_to_messages(found) if isinstance(found, list) else []
         return {
@@ -259,5 +260,8 @@ def _configured(config: RunnableConfig | None, key: str) -> str:
 
 
 def _key(place: int, message: BaseMessage) -> _Key:
-    """Name a message by its id, or by its place and words where it has none."""
-    return message.id or f"{place}:{message.type}:{message_text(message)}"
+    """Name a message by its id, or by its place and words where it has none.
+
+    A name is in all checkpoints after: one object of it is kept.
+    """
+    return sys.intern(message.id or f"{place}:{message.type}:{message_text(message)}")

@@ -33,7 +33,7 @@ from langchain_toolrag.usage.reading import Skipped, join_calls, read_usage
 from langchain_toolrag.usage.records import SearchRecord, UsageRecord
 from langchain_toolrag.usage.request_vectors import RequestVectors
 
-CALLERS_OWN = "rankings of tools that the caller brought"
+CALLERS_OWN = "rankings of tools that the caller named or brought"
 NO_REQUEST = "searches without text or a vector that the options can use"
 UNREADABLE = "lines of the log that cannot be read"
 

@@ -39,8 +39,9 @@ class StoredThreads(NamedTuple):
 def open_sqlite(path: Path) -> Iterator[StoredThreads]:
     """Open a file that LangGraph's SqliteSaver or AsyncSqliteSaver wrote; nothing is written.
 
-    An agent may be using it. Values of a graph's state that are of other classes than messages and
-    the like are not made: that would import the modules that the file names.
+    An agent may be using it, but may not begin to write to it meanwhile. Values of a graph's state
+    that are of other classes than messages and the like are not made: that would import the
+    modules that the file names.
 
     Args:
         path: The file.
@@ -49,19 +50,24 @@ def open_sqlite(path: Path) -> Iterator[StoredThreads]:
         Its threads.
 
     Raises:
-        SourceError: If there is no such file, it is no SQLite database, it holds no checkpoints, or
-            the package that reads them is not installed.
+        SourceError: If there is no such file, it is no SQLite database, it holds no checkpoints,
+            the package that reads them is not installed, or, at the end, if an agent has begun to
+            write to the file since: what was read is not to be relied upon.
     """
     _refuse_uninstalled(path)
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
     from langgraph.checkpoint.sqlite import SqliteSaver
 
-    with closing(_connected(path)) as connection:
+    before = _signature(path)
+    is_closed = _is_closed(path)
+    with closing(_connected(path, is_closed=is_closed)) as connection:
         names = _names(path, connection)
         serializer = JsonPlusSerializer(allowed_msgpack_modules=None)
         saver = SqliteSaver(connection, serde=serializer)
         saver.is_setup = True  # It would make tables, and cannot.
         yield StoredThreads(saver, names)
+    if is_closed and _signature(path) != before:
+        raise SourceError(str(path), "was written to while it was read: read it again")
 
 
 def _refuse_uninstalled(path: Path) -> None:
@@ -77,7 +83,8 @@ def _refuse_uninstalled(path: Path) -> None:
         )
 
 
-def _connected(path: Path) -> sqlite3.Connection:
+def _is_closed(path: Path) -> bool:
+    """Return whether what is written to the file is written ahead, and nobody has it open."""
     try:
         with path.open("rb") as file:
             head = file.read(100)
@@ -87,11 +94,25 @@ def _connected(path: Path) -> sqlite3.Connection:
         raise SourceError(
             str(path), "is no SQLite database; wanted the file that a SqliteSaver was given"
         )
-    address = f"{path.resolve().as_uri()}?mode=ro"
-    # To read such a file, SQLite makes two more beside it, which its owner may not be able to
-    # write then. Where nobody has it open they are not there, and not needed.
     log = path.with_name(f"{path.name}-wal")
-    if head[_WRITE_VERSION] == _WRITTEN_AHEAD and not log.exists():
+    return head[_WRITE_VERSION] == _WRITTEN_AHEAD and not log.exists()
+
+
+def _signature(path: Path) -> tuple[int, ...] | None:
+    """Return what tells one state of the file from the next; None where there is no file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _connected(path: Path, *, is_closed: bool) -> sqlite3.Connection:
+    address = f"{path.resolve().as_uri()}?mode=ro"
+    # To read a file that is written ahead, SQLite makes two more beside it, which its owner may
+    # not be able to write then. Where nobody has it open they are not there, and not needed; but
+    # SQLite does not look then whether somebody writes to it.
+    if is_closed:
         address += "&immutable=1"
     try:
         return sqlite3.connect(address, uri=True, check_same_thread=False)

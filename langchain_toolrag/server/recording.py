@@ -61,6 +61,7 @@ class Recorder:
         confidence: float | None = None,
         index: str = "",
         heads: str = "",
+        trial: str = "",
         caller: Caller = NOBODY,
         vector: RequestVector | None = None,
     ) -> str:
@@ -75,6 +76,7 @@ class Recorder:
             confidence: How sure it was that some tool fits; None for unknown.
             index: Which catalogue answered.
             heads: Digest of the learned heads that answered; empty for none.
+            trial: Digest of those on trial for the caller's session; empty for none.
             caller: Who asks.
             vector: The request's vector; None where there is none at hand.
 
@@ -93,6 +95,7 @@ class Recorder:
                 confidence=confidence,
                 index=index,
                 heads=heads,
+                trial=trial,
                 session=caller.session,
                 tenant=caller.tenant,
                 took_ms=took_ms,

@@ -92,6 +92,7 @@ async def search(
         confidence=finding.confidence,
         index=served.fingerprint,
         heads=finding.heads,
+        trial=served.rag.trial_for(config),
         caller=caller,
         vector=None if finding.degraded else vector_of(served.rag.tool_index, query),
     )

@@ -252,7 +252,7 @@ class Serving:
             self._metrics.reloaded(failed=True)
             return
         old, self.current = self.current, new
-        old.rag.close()
+        await asyncio.to_thread(old.rag.close)  # Waits for heads that are being prepared for.
         self._metrics.reloaded(failed=False)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
+from langchain_toolrag.selection.options import OnError
 from langchain_toolrag.selection.state import read_state
 from langchain_toolrag.tracing.about import About
 from langchain_toolrag.types import Finding, SelectedTool, Selection, Source, ToolId
@@ -111,7 +112,7 @@ def of_selection(selection: Selection, about: About, payloads: bool) -> Outcome:
     Returns:
         What is shown.
     """
-    instead = selection.degraded.partition(" instead")[0]
+    instead = _instead(selection.degraded)
     facts = {
         "toolrag.bound": len(selection.tools),
         "toolrag.passed_through": len(selection.tools) - len(selection.selected),
@@ -197,6 +198,12 @@ def _shown(
         reason=selected.source if selected else None,
         bound=selected is not None,
     )
+
+
+def _instead(degraded: str) -> str:
+    # A state that was stored may say anything; what is no such answer is not shown, nor counted by.
+    instead = degraded.partition(" instead")[0]
+    return instead if instead in get_args(OnError) else ""
 
 
 def _without_cause(instead: str) -> str:

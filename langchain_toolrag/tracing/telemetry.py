@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_toolrag.tracing.shown import Asked, Facts, Outcome, ShownTool, known_before, present
 
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram, MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 _SCOPE = "langchain_toolrag"
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _TOOLS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
@@ -22,7 +27,10 @@ _TOKENS = (0, 100, 250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 
 
 
 class Telemetry:
-    """Makes a span of each selection, and counts.
+    """Makes a span of each selection, and counts; what OpenTelemetry raises stops no selection.
+
+    A sampler or a processor of spans may raise where the work is done. Of each kind of error there
+    is one warning.
 
     Args:
         tracer_provider: Makes the spans; None for the process's own.
@@ -51,6 +59,7 @@ class Telemetry:
 
         release = version("langchain-toolrag")
         self._payloads = payloads
+        self._warned: set[str] = set()
         self._tracer = trace.get_tracer(_SCOPE, release, tracer_provider)
         self._meter = metrics.get_meter(_SCOPE, release, meter_provider)
         self._seconds = self._histogram("duration", "s", _SECONDS, "How long it took.")
@@ -72,21 +81,39 @@ class Telemetry:
         Yields:
             What is to be told that the work is done, and what came of it.
         """
-        with self._tracer.start_as_current_span(
-            "retrieval",
-            attributes=_asked(asked),
-            record_exception=False,  # Its message may quote the user.
-            set_status_on_exception=False,
-        ) as span:
-            watched = Watched(span)
+        from opentelemetry.trace import INVALID_SPAN, use_span
+
+        def begin() -> Span:
+            return self._tracer.start_span("retrieval", attributes=_asked(asked))
+
+        span = self._quietly(begin) or INVALID_SPAN
+        watched = Watched()
+        # The message of an error may quote the user: what is said of it is said in `_fail`.
+        with use_span(span, record_exception=False, set_status_on_exception=False):
             try:
                 yield watched
             except BaseException as error:
                 watched.stop()
-                self._fail(span, error)
-                self._count(asked.operation, watched, error=_type(error))
+                failure = error
+                self._quietly(lambda: self._fail(span, failure))
+                self._quietly(lambda: self._count(asked.operation, watched, _type(failure)))
                 raise
-            self._count(asked.operation, watched)
+            else:
+                self._quietly(lambda: _show(span, watched.outcome))
+                self._quietly(lambda: self._count(asked.operation, watched))
+            finally:
+                self._quietly(span.end)
+
+    def _quietly(self, tell: Callable[[], _T]) -> _T | None:
+        """Return what OpenTelemetry answers; None, with a warning, where it raises."""
+        try:
+            return tell()
+        except Exception as error:
+            if _type(error) not in self._warned:
+                self._warned.add(_type(error))
+                problem = "spans and metrics may be missing: OpenTelemetry raised a %s"
+                logger.warning(problem, _type(error), exc_info=self._payloads)
+            return None
 
     def _histogram(self, name: str, unit: str, edges: tuple[float, ...], says: str) -> Histogram:
         return self._meter.create_histogram(
@@ -112,26 +139,26 @@ class Telemetry:
 
         span.set_attribute("error.type", _type(error))
         if self._payloads:
-            span.record_exception(error)
-            span.set_status(Status(StatusCode.ERROR, str(error)))
+            message, trace = map(
+                _encodable, (str(error), "".join(traceback.format_exception(error)))
+            )
+            known = {"exception.message": message, "exception.stacktrace": trace}
+            span.record_exception(error, known)
+            span.set_status(Status(StatusCode.ERROR, message))
         else:
             span.add_event("exception", {"exception.type": _type(error)})
             span.set_status(Status(StatusCode.ERROR))
 
 
 class Watched:
-    """One piece of work and its span.
-
-    Args:
-        span: The span.
+    """One piece of work.
 
     Attributes:
         outcome: What came of the work; None where it failed.
         seconds: How long the work took, in seconds; 0 while it is not done.
     """
 
-    def __init__(self, span: Span) -> None:
-        self._span = span
+    def __init__(self) -> None:
         self._started = time.perf_counter()
         self.seconds = 0.0
         self.outcome: Outcome | None = None
@@ -140,17 +167,15 @@ class Watched:
         """Take the time: what follows is not work."""
         self.seconds = self.seconds or time.perf_counter() - self._started
 
-    def show(self, outcome: Outcome) -> None:
-        """Put on the span what came of the work."""
-        self.outcome = outcome
-        if not self._span.is_recording():
-            return
-        self._span.set_attributes(_flat(outcome.facts))
-        self._span.set_attribute("gen_ai.retrieval.documents", _documents(outcome))
-        if outcome.searched:
-            self._span.set_attribute("gen_ai.retrieval.query.text", outcome.searched)
-        if outcome.instead:
-            self._span.add_event("toolrag.degraded", {"toolrag.instead": outcome.instead})
+
+def _show(span: Span, outcome: Outcome | None) -> None:
+    if outcome is None or not span.is_recording():
+        return
+    query = {"gen_ai.retrieval.query.text": outcome.searched} if outcome.searched else {}
+    documents = {"gen_ai.retrieval.documents": _documents(outcome)}
+    span.set_attributes(_flat({**outcome.facts, **documents, **query}))
+    if outcome.instead:
+        span.add_event("toolrag.degraded", {"toolrag.instead": outcome.instead})
 
 
 def _asked(asked: Asked) -> dict[str, Any]:
@@ -162,15 +187,25 @@ def _asked(asked: Asked) -> dict[str, Any]:
         "gen_ai.retrieval.top_k": top_k if asked.operation == "select" else None,
         "toolrag.operation": asked.operation,
     }
-    return {**present(known), **_flat(known_before(asked.about))}
+    return _flat({**present(known), **known_before(asked.about)})
 
 
 def _flat(facts: Facts) -> dict[str, Any]:
     """Return facts as attributes, which are strings, numbers, and lists of strings."""
-    return {
-        name: json.dumps(value) if isinstance(value, dict) else value
-        for name, value in facts.items()
-    }
+    return {name: _attribute(value) for name, value in facts.items()}
+
+
+def _attribute(value: object) -> Any:
+    if isinstance(value, dict):
+        return json.dumps(value)
+    if isinstance(value, list):
+        return [_attribute(each) for each in value]
+    return _encodable(value) if isinstance(value, str) else value
+
+
+def _encodable(text: str) -> str:
+    """Return a text as UTF-8 can hold it; of half an emoji exporters send nothing at all."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _documents(outcome: Outcome) -> str:

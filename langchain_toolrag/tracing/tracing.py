@@ -66,7 +66,8 @@ class Tracing:
     Args:
         payloads: Whether to show what users and models wrote, turn ids (which may be digests of
             that), descriptions of tools and messages of errors. Without, ids and names of tools,
-            scores, reasons, counts and the ids of conversations and searches stay.
+            scores, reasons, counts and the ids of conversations and searches stay. What LangChain's
+            own runs show, of the model or of its search tool, is not decided here.
         opentelemetry: Whether to make spans and metrics; a provider says so too.
         tracer_provider: Makes the spans; None for the process's own.
         meter_provider: Keeps the metrics; None for the process's own.
@@ -214,7 +215,7 @@ class Tracing:
             return read(result, about, self._payloads)
         watched.stop()
         shown = read(result, about, self._payloads)
-        watched.show(shown)
+        watched.outcome = shown
         return shown
 
     def _error(self, error: BaseException) -> BaseException:

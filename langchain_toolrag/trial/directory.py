@@ -61,7 +61,7 @@ class HeadsDirectory:
         """
         try:
             return read_state(self.state_file.read_bytes())
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return HeadsState()
         except OSError as error:
             raise AdapterError(self.state_file, f"cannot be read: {error.strerror}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import math
@@ -36,6 +37,10 @@ class _Loaded:
     candidate: Heads | None = None
     decided: frozenset[str] = frozenset()
     tenants: Mapping[str, Heads | None] = field(default_factory=dict)
+
+    def on_trial_for(self, session: str, tenant: str) -> Heads | None:
+        """Return the heads that are on trial for a session; None for none."""
+        return self.candidate if session and tenant not in self.decided else None
 
     def by_digest(self) -> dict[str, Heads]:
         """Return all of them, by digest."""
@@ -116,15 +121,25 @@ class HeadsInUse:
         if time.monotonic() >= self._next_look:
             self._look()
         loaded = self._loaded
-        candidate = loaded.candidate
-        if (
-            candidate is not None
-            and session
-            and tenant not in loaded.decided
-            and _place(session, candidate.digest) < self._share
-        ):
+        candidate = loaded.on_trial_for(session, tenant)
+        if candidate is not None and _place(session, candidate.digest) < self._share:
             return candidate
         return loaded.tenants.get(tenant, loaded.in_use) if tenant else loaded.in_use
+
+    def trial_of(self, session: str, tenant: str = "") -> str:
+        """Return which heads are on trial for a session, whether they answer it or others.
+
+        Where they cannot be used, or answer nobody, they are on trial for none.
+
+        Args:
+            session: Names it, as for `chosen`.
+            tenant: The digest of its tenant, as for `chosen`.
+
+        Returns:
+            Their digest; empty for none.
+        """
+        candidate = self._loaded.on_trial_for(session, tenant)
+        return "" if candidate is None else candidate.digest
 
     def close(self) -> None:
         """Look no more for changes; what is in use stays."""
@@ -148,21 +163,14 @@ class HeadsInUse:
 
     def _start(self) -> None:
         with self._lock:
-            if self._thread is None and not self._closed:
-                self._thread = threading.Thread(
-                    target=self._follow, name="toolrag-heads", daemon=True
-                )
-                try:
-                    self._thread.start()
-                except RuntimeError:  # The process ends.
-                    self._thread = None
-
-    def _follow(self) -> None:
-        try:
-            self._load(self._prepare)
-        finally:
-            with self._lock:
-                self._thread = None
+            if self._closed or (self._thread is not None and self._thread.is_alive()):
+                return
+            thread = threading.Thread(
+                target=self._load, args=(self._prepare,), name="toolrag-heads", daemon=True
+            )
+            with contextlib.suppress(RuntimeError):  # The process ends.
+                thread.start()
+                self._thread = thread
 
     def _load(self, prepare: Callable[[Heads], None] | None) -> None:
         """Read what is there now, and take it into use as far as it can be used."""
@@ -231,7 +239,7 @@ class HeadsInUse:
         """Return what tells one `heads.json` from the next; None where there is none."""
         try:
             found = self._directory.state_file.stat()
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return None
         except OSError as error:
             return (error.errno or 0,)

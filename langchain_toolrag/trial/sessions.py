@@ -2,8 +2,9 @@
 
 Of a search count the tools that were called after it and ran (outcome `ok` or `tool_error`), each
 once however often it was called. Sessions are what is dealt out, so that all there is of one is
-on one side; a search without a session is never answered by heads on trial, and a lexical one by
-none at all: there is nothing to compare them with, and they are left out.
+on one side. A search that was not dealt out is left out, for there is nothing to compare it with:
+one without a session, a lexical one, and one of a process that could not have answered with the
+heads on trial, as it embeds with another model, follows no heads, or shares none out.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class DealtSessions:
 
     Attributes:
         sessions: The sessions, in the order of their first search.
-        searches_left_out: How many searches since the trial began had no session or were lexical.
+        searches_left_out: How many searches since the trial began were not dealt out; those of
+            tenants that it has ended for do not count.
     """
 
     sessions: tuple[SessionUse, ...]
@@ -130,10 +132,11 @@ class _Tally:
             yield sides[side].use(side, tenant)
 
     def _search(self, search: SearchRecord) -> None:
-        self.left_out += not search.session or search.mode == "lexical"
         answered = self._of(search)
         if answered is not None:
             answered.searches += 1
+        elif search.tenant not in self._decided:
+            self.left_out += 1
 
     def _of(self, search: SearchRecord) -> _Answered | None:
         """Return where a search counts; None where it does not."""
@@ -144,9 +147,10 @@ class _Tally:
         return sides.setdefault(side, _Answered())
 
     def _side(self, search: SearchRecord) -> Side | None:
-        if search.tenant in self._decided:
+        candidate = self._candidate.heads[:_HEADS_DIGITS]
+        if search.tenant in self._decided or search.trial != candidate:
             return None
-        if search.heads == self._candidate.heads[:_HEADS_DIGITS]:
+        if search.heads == candidate:
             return "on trial"
         in_use = self._state.of_tenant(search.tenant)
         return "in use" if search.heads == in_use[:_HEADS_DIGITS] else None

@@ -148,4 +148,7 @@ def _time(value: Any) -> datetime:
         raise ValueError(f"its candidate is there since {value!r}; wanted an ISO time") from error
     if found.tzinfo is None:
         raise ValueError(f"its candidate is there since {value!r}; wanted a time with its zone")
-    return found.astimezone(timezone.utc)
+    try:
+        return found.astimezone(timezone.utc)
+    except OverflowError as error:
+        raise ValueError(f"its candidate is there since {value!r}; no time in UTC") from error

@@ -110,6 +110,7 @@ class UsageLog:
         options: Mapping[str, Any] | None = None,
         index: str = "",
         heads: str = "",
+        trial: str = "",
         session: str = "",
         tenant: str = "",
         took_ms: float | None = None,
@@ -129,6 +130,8 @@ class UsageLog:
                 of a user's.
             index: Version or fingerprint of the index that answered.
             heads: Digest of the heads that answered; empty for none.
+            trial: Digest of the heads on trial that this session was dealt out for, whichever
+                answered; empty for none.
             session: Names the session, in plain; empty for none.
             tenant: Names the tenant, in plain; empty for none.
             took_ms: How long it took, in milliseconds; None for unknown.
@@ -150,6 +153,7 @@ class UsageLog:
                 options=options or {},
                 index=str(index),
                 heads=heads[:_HEADS_DIGITS],
+                trial=trial[:_HEADS_DIGITS],
                 session=digests.of("session", session),
                 tenant=digests.of("tenant", tenant),
                 took_ms=_number(took_ms),

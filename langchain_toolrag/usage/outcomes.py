@@ -6,6 +6,7 @@ was goes beside it: through what was opened around the call, in whichever thread
 
 from __future__ import annotations
 
+import contextlib
 from contextvars import ContextVar, Token
 
 from langchain_toolrag.types import ToolId
@@ -34,7 +35,9 @@ class ToldOutcome:
     def close(self) -> None:
         """Listen no longer; whoever listened before does again."""
         if self._token is not None:
-            _listening.reset(self._token)
+            # A coroutine that nobody awaits any more is closed in whatever context that happens.
+            with contextlib.suppress(ValueError):
+                _listening.reset(self._token)
             self._token = None
 
     def take(self, tool: ToolId, outcome: Outcome) -> None:

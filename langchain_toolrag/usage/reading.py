@@ -14,7 +14,7 @@ from langchain_toolrag.errors import SourceError
 from langchain_toolrag.usage.files import usage_files
 from langchain_toolrag.usage.records import VERSION, CallRecord, Line, SearchRecord, UsageRecord
 
-_READERS: dict[object, Callable[[Line], UsageRecord]] = {
+_READERS: dict[str, Callable[[Line], UsageRecord]] = {
     SearchRecord.TYPE: SearchRecord.read,
     CallRecord.TYPE: CallRecord.read,
 }
@@ -81,9 +81,10 @@ def join_calls(
     for record in records:
         if isinstance(record, SearchRecord):
             _forget_before(searches, record)
-            # Taken out and put in again: the dictionary is in order of the latest search.
-            known = searches.pop((record.tenant, record.search_id), [])
-            searches[record.tenant, record.search_id] = [*known, record]
+            if record.search_id:  # Without a name no call can refer to it.
+                # Taken out and put in again: the dictionary is in order of the latest search.
+                known = searches.pop((record.tenant, record.search_id), [])
+                searches[record.tenant, record.search_id] = [*known, record]
         else:
             shown = searches.get((record.tenant, record.search_id), []) if record.search_id else []
             yield record, next((s for s in reversed(shown) if s.shows(record.tool)), None)
@@ -124,13 +125,15 @@ def _record(line: bytes, skipped: Skipped) -> UsageRecord | None:
     except (ValueError, RecursionError):
         skipped.torn += 1
         return None
-    if not isinstance(value, dict) or value.get("type") not in _READERS:
+    kind = value.get("type") if isinstance(value, dict) else None
+    read = _READERS.get(kind) if isinstance(kind, str) else None
+    if read is None:
         skipped.foreign += 1
     elif value.get("v") != VERSION:
         skipped.unknown_version += 1
     else:
         try:
-            return _READERS[value["type"]](value)
+            return read(value)
         except ValueError:
             skipped.foreign += 1
     return None

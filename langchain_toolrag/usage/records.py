@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
@@ -58,6 +59,8 @@ class SearchRecord:
         options: The options that differ from the defaults, or a digest of them; small.
         index: Version or fingerprint of the index that answered.
         heads: Digest of the heads that answered, its first 16 hexadecimal digits; empty for none.
+        trial: Digest of the heads on trial that might have answered, as `heads`, whether they did
+            or not; empty where none might.
         session: Digest of the session; empty for none.
         tenant: Digest of the tenant; empty for none.
         took_ms: How long it took, in milliseconds; None for unknown.
@@ -77,6 +80,7 @@ class SearchRecord:
     options: Mapping[str, Any] = field(default_factory=dict)
     index: str = ""
     heads: str = ""
+    trial: str = ""
     session: str = ""
     tenant: str = ""
     took_ms: float | None = None
@@ -125,6 +129,7 @@ class SearchRecord:
             options=_value(line, "options", dict, {}),
             index=_text(line, "index"),
             heads=_text(line, "heads"),
+            trial=_text(line, "trial"),
             session=_text(line, "session"),
             tenant=_text(line, "tenant"),
             took_ms=_number(line.get("took_ms")),
@@ -217,7 +222,10 @@ def _time(line: Mapping[str, Any]) -> datetime:
     found = datetime.fromisoformat(_text(line, "time"))
     if found.tzinfo is None:
         raise ValueError(f"the time {line['time']!r} has no time zone; wanted UTC")
-    return found.astimezone(timezone.utc)
+    try:
+        return found.astimezone(timezone.utc)
+    except OverflowError as error:
+        raise ValueError(f"the time {line['time']!r} is none in UTC") from error
 
 
 def _text(line: Mapping[str, Any], key: str) -> str:
@@ -244,9 +252,9 @@ def _one_of(line: Mapping[str, Any], key: str, wanted: Any) -> Any:
 
 def _retrieved(hit: Any) -> Retrieved:
     match hit:
-        case [str(tool), int(rank), score]:
+        case [str(tool), int(rank), score] if rank >= 1:
             return Retrieved(tool, rank, _number(score))
-    raise ValueError(f"{hit!r} is no retrieved tool; wanted [id, rank, score]")
+    raise ValueError(f"{hit!r} is no retrieved tool; wanted [id, rank from 1, score]")
 
 
 def _tool(value: Any) -> ToolId:
@@ -258,4 +266,10 @@ def _tool(value: Any) -> ToolId:
 def _number(value: Any) -> float | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
         raise ValueError(f"found {value!r}; wanted a number or nothing")
-    return None if value is None else float(value)
+    try:
+        number = None if value is None else float(value)
+    except OverflowError as error:
+        raise ValueError("found an integer that is too large for a number") from error
+    if number is not None and not math.isfinite(number):
+        raise ValueError(f"found {number}; wanted a finite number")
+    return number

@@ -62,6 +62,7 @@ def log(tmp_path, heads):
                     session=session,
                     tenant=tenant,
                     heads=answered[:16],
+                    trial=candidate.heads[:16],
                 )
                 lines.append(record.as_json())
             rank = ranks[number % len(ranks)]

@@ -89,6 +89,40 @@ async def test_the_models_own_search_is_under_its_tools_run(agent_of, run, colle
     assert metadata(search, "found") == len(search.outputs["documents"]) > 0
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="LangGraph hands it no config")
+@pytest.mark.parametrize("payloads", [True, False])
+async def test_an_agents_stream_of_events_has_its_selections_and_searches(
+    tools, embeddings, payloads
+):
+    rag = ToolRAG(tools, embeddings=embeddings, tracing=Tracing(payloads=payloads))
+    searched = says("", call("search_tools", query="cancel a lease"))
+    agent = create_agent(
+        ScriptedModel(script=[searched, says("Done.")]),
+        tools,
+        middleware=[ToolRAGMiddleware(rag=rag, search_tool=True)],
+    )
+    asked = {"messages": [("user", WEATHER)]}
+    events = [
+        event
+        async for event in agent.astream_events(asked, version="v2")
+        if event["name"].startswith("toolrag.")
+    ]
+    assert [(event["event"], event["name"]) for event in events] == [
+        (f"on_retriever_{what}", f"toolrag.{of}")
+        for of in ("select", "search", "select")
+        for what in ("start", "end")
+    ]
+    assert {event["data"]["input"]["query"] for event in events} == (
+        {WEATHER, "cancel a lease"} if payloads else {""}
+    )
+    told = {"bound", "found"}
+    assert all(
+        any(f"toolrag.{name}" in event["metadata"] for name in told) and event["data"]["output"]
+        for event in events[1::2]
+    )
+    assert (WEATHER in repr(events)) == payloads
+
+
 async def test_payloads_are_left_out_of_an_agents_selections(
     tools, embeddings, run_with_middleware, collector
 ):

@@ -1,10 +1,11 @@
 """Whom a ToolRAG answers with which heads, and what its log says of it."""
 
+import uuid
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes import HashingEmbeddings, NamedEmbeddings, make_catalogue
+from fakes import AsymmetricEmbeddings, HashingEmbeddings, NamedEmbeddings, make_catalogue
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 
 from langchain_toolrag import SelectionOptions, ToolRAG
@@ -14,6 +15,7 @@ from langchain_toolrag.errors import AdapterError
 from langchain_toolrag.index.adapter import Adapter, write_adapter
 from langchain_toolrag.index.heads import Heads
 from langchain_toolrag.trial.directory import HeadsDirectory
+from langchain_toolrag.trial.sessions import dealt_sessions
 from langchain_toolrag.usage.digests import open_digests
 from langchain_toolrag.usage.reading import read_usage
 from langchain_toolrag.usage.request_vectors import RequestVectors
@@ -52,7 +54,8 @@ def rag_with(tmp_path):
 
     def make(heads, **given):
         given = {"usage_log": tmp_path / "usage", "options": SelectionOptions(k=2), **given}
-        rag = ToolRAG(make_catalogue(), embeddings=NamedEmbeddings(), heads=heads, **given)
+        given = {"embeddings": NamedEmbeddings(), **given}
+        rag = ToolRAG(make_catalogue(), heads=heads, **given)
         made.append(rag)
         return rag
 
@@ -151,6 +154,79 @@ async def test_a_requests_vector_beside_the_log_is_the_models_not_the_heads(
     digest = open_digests(tmp_path / "usage").of("request", REQUEST)
     [vector] = RequestVectors(tmp_path / "usage").get(MODEL, [digest]).values()
     assert vector == pytest.approx(NamedEmbeddings().embed_query(REQUEST), abs=1e-6)
+
+
+@pytest.mark.parametrize("thread", ["", " \t", None])
+async def test_a_session_without_a_name_is_never_on_trial(
+    rag_with, folder, asked, thread, tmp_path
+):
+    folder.put_on_trial(adapter())
+    rag = rag_with(folder.path, candidate_share=1)
+    assert await asked(rag, config(thread)) == ("", "")
+    rag.usage_log.flush()
+    assert {(each.session, each.trial) for each in read_usage(tmp_path / "usage")} == {("", "")}
+
+
+ODD = [7, 1.5, True, b"x", ("a", 1), "\0", "\ud800", "x" * 100_000, "../..", "Zoë", uuid.uuid4()]
+
+
+@pytest.mark.parametrize("name", ODD, ids=lambda name: repr(name)[:20])
+async def test_odd_names_of_sessions_and_tenants_are_names(rag_with, folder, asked, name, tmp_path):
+    candidate = folder.put_on_trial(adapter())
+    rag = rag_with(folder.path, candidate_share=1)
+    assert await asked(rag, config(name, name)) == (candidate, candidate)
+    rag.usage_log.flush()
+    of = open_digests(tmp_path / "usage").of
+    found = {(each.session, each.tenant) for each in read_usage(tmp_path / "usage")}
+    assert found == {(of("session", str(name)), of("tenant", str(name)))}
+
+
+def test_names_that_read_the_same_are_one_session(rag_with, folder):
+    folder.put_on_trial(adapter())
+    rag = rag_with(folder.path, candidate_share=0.5)
+    for number in range(40):
+        same = [f"Zo\u00eb {number}", f"Zoe\u0308 {number}", f" Zo\u00eb {number}\n"]
+        assert len({rag.heads_for(config(name)) for name in same}) == 1
+
+
+async def test_a_line_says_what_was_on_trial_for_whom(rag_with, folder, asked, tmp_path):
+    candidate = folder.put_on_trial(adapter())
+    acme = rag_with(None).usage_log.digest("tenant", "acme")
+    folder.roll_back(acme)
+    rag = rag_with(folder.path, candidate_share=0.5)
+    for number in range(20):
+        await asked(rag, config(f"thread {number}"))
+    await asked(rag, config("thread 1", "acme"))
+    await asked(rag, None)
+    rag.usage_log.flush()
+    lines = {
+        (bool(r.session), bool(r.tenant), r.trial, r.heads) for r in read_usage(tmp_path / "usage")
+    }
+    tried = candidate[:16]
+    assert lines == {
+        (True, False, tried, tried),
+        (True, False, tried, ""),
+        (True, True, "", ""),
+        (False, False, "", ""),
+    }
+
+
+@pytest.mark.parametrize("other", ["model", "share", "heads"])
+def test_a_log_may_be_shared_with_whoever_cannot_try_the_heads(rag_with, folder, tmp_path, other):
+    folder.put_on_trial(adapter())
+    others = {
+        "model": {"embeddings": AsymmetricEmbeddings(), "heads": folder.path},
+        "share": {"heads": folder.path, "candidate_share": 0},
+        "heads": {"heads": None},
+    }
+    for agent, given in enumerate([{"heads": folder.path}, others[other]]):
+        rag = rag_with(**given)
+        for number in range(10):
+            rag.select(REQUEST, config=config(f"{agent} {number}"))
+        rag.usage_log.flush()
+    state = folder.state()
+    dealt = dealt_sessions(read_usage(tmp_path / "usage"), state, state.candidate)
+    assert len(dealt.sessions) == dealt.searches_left_out == 10
 
 
 def test_a_thread_that_is_a_number_is_a_session_too(rag_with, tmp_path):

@@ -126,7 +126,8 @@ class TestFiles:
             read_adapter(tmp_path / "a")
 
     @pytest.mark.parametrize(
-        "changed", [{"scale": "much"}, {"scale": "nan"}, {"scale": "7"}, {"card": "{"}], ids=str
+        "changed",
+        [{"scale": "much"}, {"scale": "nan"}, {"scale": "7"}, {"card": "{"}, {"card": "[" * 9999}],
     )
     def test_a_header_with_a_value_that_cannot_be_is_an_error(self, tmp_path, changed):
         save_file(weights_of_a_layer(), tmp_path / "a", {**HEADER, **changed})
@@ -218,6 +219,15 @@ class TestWeights:
         list(tensors.values())[-1].flat[0] = bad
         with pytest.raises(AdapterError, match="not finite"):
             read_adapter(written(tmp_path / "a", kind, tensors=tensors))
+
+    @pytest.mark.parametrize("kind", ["low-rank", "heads"])
+    def test_a_weight_that_is_not_finite_in_the_precision_of_use_is_an_error(self, tmp_path, kind):
+        tensors = weights_of_a_layer() if kind == "low-rank" else weights_of_heads()
+        last = list(tensors)[-1]
+        tensors[last] = np.full(tensors[last].shape, 1e300)
+        save_file(tensors, tmp_path / "a", {**HEADER, "kind": kind})
+        with pytest.raises(AdapterError, match="not finite"):
+            read_adapter(tmp_path / "a")
 
 
 class TestThePackagedAdapter:

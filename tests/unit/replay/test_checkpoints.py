@@ -152,6 +152,18 @@ def test_a_thread_without_messages_has_no_steps(saver):
     assert read_thread(saver, "nobody").steps == ()
 
 
+@pytest.mark.parametrize("messages", [None, "words", {"role": "ai"}, 7, ["words"], []])
+def test_a_thread_with_other_things_under_the_key_of_messages_has_no_steps(saver, messages):
+    class Other(TypedDict):
+        messages: Any
+
+    graph_of(lambda state: {"messages": messages}, Other, checkpointer=saver).invoke(
+        {"messages": []}, THREAD
+    )
+    thread = read_thread(saver, "1")
+    assert (thread.steps, thread.problem) == ((), "")
+
+
 def test_messages_may_be_under_another_key(saver):
     class Chat(TypedDict):
         chat: Annotated[list[Any], add]

@@ -43,6 +43,16 @@ def logged(usage, tools, two):
     return ask
 
 
+def write_heads(path, seed):
+    dice, tensors, dim = np.random.default_rng(seed), {}, 256
+    for side in ("request", "tool"):
+        tensors[f"{side}.first.weight"] = dice.normal(size=(4, dim))
+        tensors[f"{side}.first.bias"] = dice.normal(size=4)
+        tensors[f"{side}.second.weight"] = dice.normal(size=(dim, 4))
+        tensors[f"{side}.second.bias"] = dice.normal(size=dim)
+    write_adapter(Adapter("heads", "NamedEmbeddings(hashing-1)", 1.0, tensors, {}), path)
+
+
 def tools_of(replay, side):
     return [list(each.bound[side].tools) for each in replay.moments]
 
@@ -119,19 +129,27 @@ def test_other_weights_of_the_texts_and_heads_rank_the_vectors_otherwise(
     usage, logged, options, tmp_path, two
 ):
     logged(log_text=False)
-    dice, tensors, dim = np.random.default_rng(3), {}, 256
-    for side in ("request", "tool"):
-        tensors[f"{side}.first.weight"] = dice.normal(size=(4, dim))
-        tensors[f"{side}.first.bias"] = dice.normal(size=4)
-        tensors[f"{side}.second.weight"] = dice.normal(size=(dim, 4))
-        tensors[f"{side}.second.bias"] = dice.normal(size=dim)
     path = tmp_path / "heads.safetensors"
-    write_adapter(Adapter("heads", "NamedEmbeddings(hashing-1)", 1.0, tensors, {}), path)
+    write_heads(path, seed=3)
     moved = Contender("moved", options=two.options, heads=str(path))
     replay = replay_searches(usage, options(two, moved))
     assert replay.tally.by_meaning == 3
     assert replay.changed
     assert {path for path in tmp_path.iterdir()} == {usage, path}
+
+
+def test_heads_that_are_replaced_meanwhile_are_those_of_no_search(
+    usage, logged, options, tmp_path, two
+):
+    """Searches with text and without go by the same heads."""
+    logged(log_text=False)
+    path = tmp_path / "heads.safetensors"
+    write_heads(path, seed=3)
+    moved = Contender("moved", options=two.options, heads=str(path))
+    sides = options(moved)
+    write_heads(path, seed=4)
+    by_meaning = sides[A].by_meaning()
+    assert by_meaning.binder.rag.heads_for() is sides[A].rag.heads_for()
 
 
 def test_calls_are_tied_to_their_searches(usage, logged, options, two):

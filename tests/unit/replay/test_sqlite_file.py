@@ -1,6 +1,7 @@
 import importlib.util
 import shutil
 import sqlite3
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -63,6 +64,40 @@ def test_a_file_that_an_agent_has_open_is_read_as_it_is_now(tmp_path, talk):
             assert len(read_thread(stored.saver, "second").steps) == 4
         talk("node", saver, "third")
         assert len(read_thread(saver, "third").steps) == 4
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_an_agent_that_begins_to_write_meanwhile_is_an_error_and_no_wrong_answer(file, talk, ends):
+    """Nothing tells SQLite of it: threads would be empty, or broken, that are not."""
+    opened = open_sqlite(file)
+    stored = opened.__enter__()
+    read_thread(stored.saver, "first")
+    with ExitStack() as stack:
+        saver = stack.enter_context(SqliteSaver.from_conn_string(str(file)))
+        talk("node", saver, "third")
+        if ends:
+            stack.close()
+        else:
+            saver.conn.execute("PRAGMA wal_checkpoint")
+        read_thread(stored.saver, "second")
+        with pytest.raises(SourceError, match="written to while it was read"):
+            opened.__exit__(None, None, None)
+
+
+def test_an_agent_that_goes_on_writing_changes_nothing_of_what_is_read(tmp_path, talk):
+    path = tmp_path / "threads.sqlite"
+    with ExitStack() as stack:
+        saver = stack.enter_context(SqliteSaver.from_conn_string(str(path)))
+        for thread in ("first", "second"):
+            talk("node", saver, thread)
+        with open_sqlite(path) as stored:
+            read = [read_thread(stored.saver, "first")]
+            talk("node", saver, "third")
+            saver.conn.execute("PRAGMA wal_checkpoint")
+            read.append(read_thread(stored.saver, "second"))
+            stack.close()
+            read.append(read_thread(stored.saver, "first"))
+    assert [(len(thread.steps), thread.problem) for thread in read] == [(4, "")] * 3
 
 
 def test_a_file_without_a_log_of_its_own_is_read_too(file):

@@ -1,5 +1,6 @@
 """Learned heads that a running server follows, and what its log says of who asked."""
 
+import threading
 import time
 
 import numpy as np
@@ -138,6 +139,22 @@ class TestHeadsInUse:
         assert best(client) == "home__play_song"
         assert health(client) == (promoted, False)
 
+    def test_those_of_an_old_catalogue_are_waited_for_off_the_event_loop(
+        self, promoted, directory, open_ready, monkeypatch
+    ):
+        threads, close = [], in_use.HeadsInUse.close
+
+        def noted(heads):
+            threads.append(threading.current_thread().name)
+            close(heads)
+
+        monkeypatch.setattr(in_use.HeadsInUse, "close", noted)
+        open_ready()
+        tools = directory / "tools.jsonl"
+        tools.write_text("".join(tools.read_text().splitlines(keepends=True)[:-1]))
+        wait_until(lambda: threads)
+        assert threads[0].startswith("asyncio_")
+
     def test_tools_of_the_catalogue_are_ranked_by_them(self, promoted, open_ready, records):
         client = open_ready()
         given = ["home/get_weather", "home/play_song"]
@@ -190,6 +207,7 @@ class TestHeadsOnTrial:
         assert set(first.values()) == {"home__play_song", "home__get_weather"}
         for record, name in zip(records(client), first.values(), strict=False):
             assert (record.heads == candidate) == (name == "home__play_song")
+            assert record.trial == candidate
 
     @pytest.mark.parametrize(
         ("share", "session", "name"),

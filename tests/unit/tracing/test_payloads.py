@@ -114,6 +114,15 @@ class TestWithoutPayloads:
         (run,) = collector.traced_runs
         assert run.extra["metadata"]["toolrag.degraded"] == "lexical instead"
 
+    async def test_a_stored_state_that_says_anything_else_is_not_believed(
+        self, discreet, ask, shown, collector
+    ):
+        rag = discreet()
+        state = {**rag.select(HISTORY).state, "degraded": SECRET}
+        assert (await ask(rag, "select", HISTORY, previous=state)).degraded == SECRET
+        assert SECRET not in shown()
+        assert "toolrag.degraded" not in collector.traced_runs[0].extra["metadata"]
+
 
 async def test_with_payloads_the_words_are_everywhere(
     with_tracing, ask, shown, telemetry, collector

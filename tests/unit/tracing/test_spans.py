@@ -9,7 +9,10 @@ import pytest
 from conversations import said, user
 from fakes import BrokenEmbeddings
 from opentelemetry import trace
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.sdk.metrics import Histogram
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Sampler
 from opentelemetry.trace import SpanKind, StatusCode
 
 from langchain_toolrag import SelectionOptions
@@ -253,3 +256,96 @@ class TestWithoutProviders:
         printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         assert printed.startswith("opentelemetry - spans and metrics need opentelemetry-api")
         assert "pip install 'langchain-toolrag[otel]'" in printed
+
+
+def halves_in(value):
+    """Yield the texts in a value that UTF-8 cannot hold."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            yield value
+    elif isinstance(value, dict | list | tuple):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from halves_in(each)
+
+
+class BrokenExporter(SpanExporter):
+    def export(self, spans):
+        raise ConnectionError("nobody takes spans")
+
+
+class BrokenProcessor(SpanProcessor):
+    """Raises where a span begins, or where it ends."""
+
+    def __init__(self, where):
+        setattr(self, where, self.fail)
+
+    def fail(self, *args, **given):
+        raise ConnectionError(f"no place for a span about {WEATHER}")
+
+
+class BrokenSampler(Sampler):
+    def should_sample(self, *args, **given):
+        raise ConnectionError("nobody knows whether to sample")
+
+    def get_description(self):
+        return "broken"
+
+
+def broken_telemetry(what):
+    provider = TracerProvider(sampler=BrokenSampler() if what == "sampler" else None)
+    if what == "exporter":
+        provider.add_span_processor(SimpleSpanProcessor(BrokenExporter()))
+    elif what != "sampler":
+        provider.add_span_processor(BrokenProcessor(what))
+    return provider
+
+
+class TestOpenTelemetryThatFails:
+    @pytest.mark.parametrize("what", ["sampler", "on_start", "on_end", "exporter"])
+    async def test_stops_no_selection_and_hides_no_error(self, with_tracing, select, what):
+        tracing = Tracing(tracer_provider=broken_telemetry(what))
+        rag = with_tracing(tracing, options=RAISE)
+        assert (await select(rag, WEATHER)).names[0] == "get_weather"
+        assert rag.find(WEATHER).hits
+        broken = with_tracing(tracing, BrokenEmbeddings(), options=RAISE)
+        with pytest.raises(EmbeddingError, match="the model server is down"):
+            await select(broken, WEATHER)
+
+    def test_in_its_metrics_stops_no_selection(self, with_tracing, telemetry, monkeypatch):
+        def fail(*args, **given):
+            raise ConnectionError("nobody counts")
+
+        monkeypatch.setattr(Histogram, "record", fail)
+        assert with_tracing().select(WEATHER).names[0] == "get_weather"
+        assert len(telemetry.spans) == 1
+
+    @pytest.mark.parametrize("payloads", [True, False])
+    def test_is_warned_of_once_and_not_quoted_where_payloads_are_left_out(
+        self, with_tracing, caplog, payloads
+    ):
+        tracing = Tracing(tracer_provider=broken_telemetry("on_end"), payloads=payloads)
+        rag = with_tracing(tracing)
+        rag.select(WEATHER)
+        rag.select("send an email")
+        (warning,) = caplog.records
+        assert "OpenTelemetry raised a ConnectionError" in warning.getMessage()
+        assert (WEATHER in caplog.text) == payloads
+
+
+@pytest.mark.parametrize("request_", [f"{WEATHER} \ud83d", "select:get_weather,\udc4d"])
+def test_half_an_emoji_is_shown_as_utf_8_can_hold_it(with_tracing, telemetry, quoting, request_):
+    """An exporter drops all the spans that it was to send with one that it cannot encode."""
+    rag = with_tracing()
+    config = {"configurable": {"thread_id": "\ud83d"}}
+    rag.select(request_, config=config)
+    rag.find(request_, config=config)
+    broken = with_tracing(embeddings=quoting, options=RAISE)
+    with pytest.raises(EmbeddingError):
+        broken.select(f"{WEATHER} \ud83d")
+    assert len(telemetry.spans) == 3
+    for span in telemetry.spans:
+        events = [dict(event.attributes) for event in span.events]
+        shown = [dict(span.attributes), events, span.status.description]
+        assert not list(halves_in(shown))

@@ -275,6 +275,10 @@ def test_one_flipped_bit_is_refused_with_both_digests(heads, adapter, place):
             {"candidate": {"decided": [], "heads": ACME, "since": "2026-11-03T12:00:00"}},
             "wanted a time with its zone",
         ),
+        (
+            {"candidate": {"decided": [], "heads": ACME, "since": "0001-01-01T00:00:00+14:00"}},
+            "no time in UTC",
+        ),
     ],
 )
 def test_a_state_that_cannot_be_is_refused_and_says_what_to_do(heads, adapter, content, problem):
@@ -296,6 +300,12 @@ def test_a_state_that_cannot_be_is_refused_and_says_what_to_do(heads, adapter, c
         assert str(raised.value).startswith(f"the adapter {heads.state_file}: ")
         assert "Put back what was there, or remove the file" in str(raised.value)
     assert heads.state_file.read_text() == content
+
+
+def test_a_file_in_the_place_of_the_folder_is_not_taken_for_an_empty_one(heads):
+    heads.path.write_text("")
+    with pytest.raises(AdapterError, match="Not a directory"):
+        heads.state()
 
 
 def test_a_folder_that_is_deleted_begins_again(heads, adapter):

@@ -182,6 +182,18 @@ def test_a_tenant_that_has_decided_has_its_own_heads_and_no_trial(follow, heads,
     assert chosen(in_use, "anybody", ACME) == candidate
 
 
+def test_it_says_for_whom_heads_are_on_trial_whichever_answer(follow, heads, adapter):
+    nobody, some, foreign = follow(0), follow(0.5), HeadsInUse(heads.path, "other-model")
+    candidate = heads.put_on_trial(adapter(1))
+    heads.roll_back(OTHER)
+    looked(some)
+    for in_use in (nobody, some, foreign):
+        wanted = candidate if in_use is some else ""
+        assert {looked(in_use).trial_of(session, ACME) for session in SESSIONS[:20]} == {wanted}
+        assert in_use.trial_of("") == in_use.trial_of("anybody", OTHER) == ""
+    foreign.close()
+
+
 def test_heads_that_stay_are_the_same_object(follow, heads, adapter, promote):
     promote(1)
     in_use = follow()
@@ -353,6 +365,7 @@ def test_closing_ends_the_thread_and_takes_nothing_into_use(follow, promote):
     assert entered.wait(10)
     thread = in_use._thread
     assert thread.daemon
+    assert thread in threading.enumerate()
     in_use.close()
     assert not thread.is_alive()
     assert in_use.chosen("") is None

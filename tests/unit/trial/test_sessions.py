@@ -30,6 +30,7 @@ class Log:
                 search_id=search_id,
                 session=session,
                 heads=heads[:16],
+                trial=others.pop("trial", TRIED)[:16],
                 retrieved=tuple(Retrieved(tool, rank, None) for rank, tool in enumerate(tools, 1)),
                 **{"kind": "select", "mode": "semantic", "request": "0" * 64, **others},
             )
@@ -151,6 +152,16 @@ def test_searches_without_a_session_or_by_words_are_left_out_and_counted(log):
     assert dealt.searches_left_out == 2
 
 
+@pytest.mark.parametrize("trial", ["", OWN])
+def test_searches_of_whoever_could_not_have_had_the_heads_are_left_out_and_counted(log, trial):
+    log.used("1", "", "c", trial=trial)
+    log.used("2", TRIED, "c", trial=trial)
+    log.used("3", "", "a")
+    dealt = log.dealt()
+    assert list(dealt.sessions) == [in_use(1, 1, 1.0)]
+    assert dealt.searches_left_out == 2
+
+
 def test_a_session_of_both_sides_counts_for_what_the_heads_on_trial_answered(log):
     log.used("1", "", "c")
     log.used("1", TRIED, "a")
@@ -166,7 +177,9 @@ def test_sessions_of_two_tenants_are_two_whatever_they_are_called(log):
 def test_tenants_that_have_decided_are_left_out(log):
     log.used("1", TRIED, "a", tenant=ACME)
     log.used("2", TRIED, "b", tenant=OTHER)
-    assert log.sessions(decided=[ACME], tenants={ACME: TRIED}) == [on_trial(1, 1, 0.5, OTHER)]
+    dealt = log.dealt(decided=[ACME], tenants={ACME: TRIED})
+    assert list(dealt.sessions) == [on_trial(1, 1, 0.5, OTHER)]
+    assert dealt.searches_left_out == 0
 
 
 def test_a_tenant_with_heads_of_its_own_is_compared_with_those(log):

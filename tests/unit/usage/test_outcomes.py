@@ -76,3 +76,11 @@ async def test_tasks_at_once_are_not_mixed_up():
 
     kinds = ["timeout", "refused", "tool_error"] * 5
     assert await asyncio.gather(*map(call, kinds)) == kinds
+
+
+def test_it_can_be_closed_from_another_context():
+    outcome = ToldOutcome("tide")
+    contextvars.copy_context().run(outcome.open)
+    outcome.close()
+    tell_outcome("tide", "timeout")
+    assert outcome.failure is None

@@ -1,5 +1,6 @@
 import itertools
 import json
+import weakref
 
 import pytest
 
@@ -59,6 +60,45 @@ def test_lines_that_are_no_records_are_read_past_and_counted(
     records = list(read_usage(directory, newest_first=newest_first, skipped=skipped))
     assert sorted(names(records)) == ["after", "before"]
     assert skipped == Skipped(torn=3, foreign=4, unknown_version=1)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"type": ["search"]},
+        {"type": {}},
+        {"v": []},
+        {"v": None},
+        {"kind": []},
+        {"took_ms": 10**400},
+        {"retrieved": [["a", 0, None]]},
+        {"time": "9999-12-31T23:59:59-14:00"},
+    ],
+    ids=str,
+)
+def test_values_that_cannot_be_end_no_reading(directory, write, search, odd):
+    write(search("before"), json.dumps({**search("odd").as_json(), **odd}), search("after"))
+    skipped = Skipped()
+    assert names(read_usage(directory, skipped=skipped)) == ["before", "after"]
+    assert skipped.foreign + skipped.unknown_version == 1
+
+
+def test_searches_that_no_call_can_name_are_not_kept_for_one(search, call):
+    kept = weakref.WeakSet()
+
+    class Watched:
+        """Can be referred to weakly, as a record cannot."""
+
+    def watched():
+        for number in range(100):
+            kept.add(own := Watched())
+            yield search("", ["a"], seconds=number, options={"own": own})
+        yield call("a", "", seconds=100)
+
+    joined = join_calls(watched())
+    _, found = next(joined)
+    assert found is None
+    assert len(kept) <= 1  # The one that was made last.
 
 
 def test_a_last_line_without_an_end_counts_if_it_is_whole(directory, write, search):

@@ -1,5 +1,7 @@
+import contextlib
 import json
-from dataclasses import replace
+import math
+from dataclasses import fields, replace
 from datetime import datetime, timezone
 from typing import get_args
 
@@ -39,6 +41,7 @@ searches = st.builds(
     options=st.dictionaries(texts, json_values, max_size=3),
     index=texts,
     heads=texts,
+    trial=texts,
     session=texts,
     tenant=texts,
     took_ms=numbers,
@@ -123,11 +126,37 @@ def test_a_time_of_another_zone_is_read_in_utc():
         ({"options": []}, "options is .*; wanted a dict"),
         ({"time": "yesterday"}, "yesterday"),
         ({"time": "2026-11-03T12:00:00"}, "has no time zone; wanted UTC"),
+        ({"time": "0001-01-01T00:00:00+14:00"}, "is none in UTC"),
+        ({"retrieved": [["a", 0, 0.5]]}, "is no retrieved tool; wanted .id, rank from 1, score"),
+        ({"retrieved": [["a", 1, 10**400]]}, "too large for a number"),
+        ({"confidence": math.nan}, "found nan; wanted a finite number"),
+        ({"took_ms": -math.inf}, "found -inf; wanted a finite number"),
     ],
 )
 def test_what_is_no_search_is_refused_with_what_is_wrong(change, complaint):
     with pytest.raises(ValueError, match=complaint):
         SearchRecord.read({**A_SEARCH.as_json(), **change})
+
+
+_odd = st.sampled_from(
+    [10**400, math.nan, math.inf, True, "", [[]], [["a", 0, 1]], "9999-12-31T23:59:59-14:00"]
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=500)
+@given(
+    record=searches | calls,
+    change=st.dictionaries(
+        st.sampled_from([each.name for each in fields(SearchRecord)] + ["v", "type"]),
+        json_values | _odd | st.lists(json_values | _odd, max_size=2),
+        min_size=1,
+        max_size=3,
+    ),
+)
+def test_whatever_a_line_holds_it_is_a_record_or_refused(record, change):
+    with contextlib.suppress(ValueError):
+        read = type(record).read({**record.as_json(), **change})
+        assert read == type(record).read(json.loads(json.dumps(read.as_json(), allow_nan=False)))
 
 
 def test_a_search_knows_the_rank_of_what_it_retrieved_and_what_it_bound(search):

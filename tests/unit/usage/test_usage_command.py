@@ -70,6 +70,14 @@ def test_the_command_says_which_heads_answered(directory, write, search, capsys)
     assert json.loads(capsys.readouterr().out)["heads"] == {"0123456789abcdef": 1}
 
 
+def test_what_a_log_holds_moves_no_cursor(directory, write, search, capsys):
+    write(search("1", ["a\x1b[2Jb"], heads="\x1b[31m"))
+    assert run("--data", directory) == 0
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert "a\N{REPLACEMENT CHARACTER}[2Jb" in printed
+
+
 def test_the_command_prints_json(used, capsys):
     assert run("--data", used, "--json") == 0
     printed = json.loads(capsys.readouterr().out)
