@@ -59,6 +59,7 @@ class SourcedTools(SelectableTools):
         tracing: Tracing | None,
     ) -> None:
         self._closers: list[Callable[[], None]] = []
+        self._ingested: Sequence[BaseTool] = ()
         super().__init__(
             index,
             options,
@@ -114,6 +115,18 @@ class SourcedTools(SelectableTools):
             problem = f"{problem}; its tools are those it had before"
             logger.warning("the MCP server %s", problem)
         self.report_server(server, problem)
+
+    def _take_ingested(self, tools: Sequence[BaseTool]) -> None:
+        """Put what was ingested in the place of what was before, and embed what is new."""
+        try:
+            with self._changing:
+                known = set(map(id, self._ingested))
+                others = [tool for tool in self._catalogue.originals if id(tool) not in known]
+                self.refresh([*tools, *others])
+                self._ingested = tools
+            self.index()
+        except ToolRAGError as error:
+            logger.warning("what was ingested now is not searched as it is to be: %s", error)
 
     def _problem_with(self, server: str, listed: list[BaseTool]) -> str:
         """Take in a server's tools, or return why that cannot be done."""

@@ -14,6 +14,8 @@ from typing_extensions import Self, Unpack
 
 from langchain_toolrag.catalogue.bound_names import OnDuplicate
 from langchain_toolrag.catalogue.catalogue import Catalogue
+from langchain_toolrag.catalogue.sources.directory import ToolDirectory
+from langchain_toolrag.catalogue.sources.store import ToolStore
 from langchain_toolrag.index.contract import Index
 from langchain_toolrag.index.embedding import PACKAGED_ADAPTER, as_embeddings
 from langchain_toolrag.index.heads import Heads
@@ -29,6 +31,9 @@ from langchain_toolrag.usage.log import UsageLog
 
 if TYPE_CHECKING:
     from langchain_mcp_adapters.client import MultiServerMCPClient
+
+    from langchain_toolrag.catalogue.sources.directory_tools import OpenTools
+    from langchain_toolrag.postgres.followed_tools import FollowedTools
 
 logger = logging.getLogger(__name__)
 
@@ -201,16 +206,73 @@ class ToolRAG(SourcedTools):
         Raises:
             SourceError: If the directory cannot be read.
         """
-        from langchain_toolrag.catalogue.sources.directory_tools import open_directory  # MCP SDK.
+        from langchain_toolrag.catalogue.sources.directory_tools import open_tools
 
-        opened = open_directory(
-            directory, environment=environment, allow_write=allow_write, timeout=timeout
+        store = ToolDirectory(directory)
+        opened = open_tools(
+            store, environment=environment, allow_write=allow_write, timeout=timeout
         )
-        searching.setdefault("heads", opened.directory.heads)
-        rag = cls(opened.tools, cache_dir=opened.directory.cache, on_duplicate="id", **searching)
+        searching.setdefault("heads", store.heads)
+        rag = cls(opened.tools, cache_dir=store.cache, on_duplicate="id", **searching)
         rag._closers.append(opened.calls.close)
         for server, problem in opened.missing.items():
             rag.report_server(server, problem)
+        return rag
+
+    @classmethod
+    def from_database(
+        cls,
+        dsn: str,
+        *,
+        tenant: str = "",
+        cache_dir: str | Path | None = None,
+        environment: Mapping[str, str] = os.environ,
+        allow_write: bool = True,
+        timeout: float = 30.0,
+        **searching: Unpack[Searching],
+    ) -> Self:
+        """Read the tools that `toolrag ingest --database` wrote, and follow them as they change.
+
+        They are called as those of `from_directory`, and searched in memory; their vectors are made
+        once for all processes. The database gives notice of a change. While it cannot be reached,
+        what is known is searched and called. `close` ends connections and sessions.
+
+        Args:
+            dsn: How the database is reached: `postgresql://user@host/name`.
+            tenant: Whose tools; empty for `default`.
+            cache_dir: A folder that keeps the model as it is run; None for the user's cache.
+            environment: The variables that the sources name as `${NAME}`.
+            allow_write: As in `from_directory`.
+            timeout: As in `from_directory`.
+            **searching: As in the constructor.
+
+        Returns:
+            A ToolRAG over the tools, each under the server that its source is. Python modules that
+            cannot be imported here are in `status.unavailable`.
+
+        Raises:
+            DatabaseError: If the database cannot be reached, or has not the tables that are needed.
+        """
+        from langchain_toolrag.catalogue.sources.directory_tools import open_tools
+        from langchain_toolrag.postgres.followed_tools import FollowedTools  # An extra.
+        from langchain_toolrag.postgres.stored_tools import open_database_tools
+
+        options = searching.get("options") or SelectionOptions()
+        model = _model(searching.pop("embeddings", None), options, cache_dir)
+        own, background = searching.pop("index_options", None), searching.pop("background", False)
+        with ExitStack() as closing:
+            store = open_database_tools(dsn, tenant)
+            closing.callback(store.close)
+            followed = FollowedTools(store)
+            index = followed.index(model, own or _own_options(options), background=background)
+            opened = open_tools(
+                store, environment=environment, allow_write=allow_write, timeout=timeout
+            )
+            closing.callback(opened.calls.close)
+            rag = cls(opened.tools, index=index, on_duplicate="id", **searching)
+            rag._closers.extend([opened.calls.close, followed.close])
+            closing.pop_all()
+        rag._follow(followed, store, opened)
         return rag
 
     @classmethod
@@ -262,6 +324,22 @@ class ToolRAG(SourcedTools):
         servers.watch(rag._take_changes)
         return rag
 
+    def _follow(self, followed: FollowedTools, store: ToolStore, opened: OpenTools) -> None:
+        """Take what a store holds now whenever it has changed."""
+        from langchain_toolrag.catalogue.sources.directory_tools import callable_tools
+
+        def take() -> None:
+            sources = store.sources()
+            tools, missing = callable_tools(store.tools(), sources, opened.calls)
+            self._take_ingested(tools)
+            for server in sources:
+                self.report_server(server, missing.get(server, ""))
+
+        self._ingested = opened.tools
+        for server, problem in opened.missing.items():
+            self.report_server(server, problem)
+        followed.start(take)
+
     def _change(self, catalogue: Catalogue) -> Changes:
         changes = super()._change(catalogue)
         for name in self.options.always_include if catalogue.entries else ():
@@ -287,10 +365,15 @@ def _new_index(
     background: bool,
     options: SelectionOptions,
 ) -> ToolIndex:
-    own = IndexOptions.classic() if options.algorithm == "classic" else IndexOptions()
+    own = index_options or _own_options(options)
     model = _model(embeddings, options, cache_dir)
     cache = cache_in(cache_dir, model) if cache_dir is not None else None
-    return ToolIndex(model, options=index_options or own, cache=cache, background=background)
+    return ToolIndex(model, options=own, cache=cache, background=background)
+
+
+def _own_options(options: SelectionOptions) -> IndexOptions:
+    """Return what is indexed of a tool where nothing else is said."""
+    return IndexOptions.classic() if options.algorithm == "classic" else IndexOptions()
 
 
 def _check_index(index: Index, options: SelectionOptions) -> None:

@@ -7,6 +7,9 @@ from fakes import HashingEmbeddings, make_catalogue
 from langchain_toolrag import ToolRAG
 from langchain_toolrag.index import embedding
 
+# The fixtures of tests on a real PostgreSQL: one server for the whole session.
+pytest_plugins = ["postgres_server"]
+
 # No test may need the network; huggingface_hub reads this when it is first imported.
 os.environ["HF_HUB_OFFLINE"] = "1"
 

@@ -42,14 +42,19 @@ def add_model_arguments(command: argparse.ArgumentParser) -> None:
 
 def add_cache_argument(command: argparse.ArgumentParser) -> None:
     """Add where vectors are kept from run to run; an ingest directory has its own place."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     command.add_argument(
         "--cache",
         type=Path,
         metavar="DIR",
-        default=Path(os.environ.get("TOOLRAG_CACHE") or Path(home) / "langchain-toolrag"),
+        default=default_cache(),
         help="where embeddings are kept (default: %(default)s; TOOLRAG_CACHE sets it)",
     )
+
+
+def default_cache() -> Path:
+    """Return the user's cache, or what TOOLRAG_CACHE sets."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("TOOLRAG_CACHE") or Path(home) / "langchain-toolrag")
 
 
 def model_of(arguments: argparse.Namespace) -> ModelArguments:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from langchain_toolrag.catalogue.catalogue import build_catalogue
-from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.directory_tools import definitions
 from langchain_toolrag.catalogue.sources.stored import StoredTool
 from langchain_toolrag.cli.arguments import Commands, at_least_one
-from langchain_toolrag.cli.directory import add_data_argument, shown_warnings
+from langchain_toolrag.cli.directory import shown_warnings
+from langchain_toolrag.cli.stores import add_store_arguments, opened_store
 from langchain_toolrag.errors import SourceError, UnknownToolError
 
 _FAILED = 1
@@ -23,13 +23,13 @@ _FAILED = 1
 
 def register(commands: Commands) -> None:
     """Add the command to the parser."""
-    call = commands.add_parser("call", help="call a tool of a directory, once")
+    call = commands.add_parser("call", help="call an ingested tool, once")
     call.set_defaults(run=_call)
     call.add_argument("id", metavar="ID", help="SOURCE/NAME, or the name a model sees")
     call.add_argument(
         "arguments", metavar="JSON", nargs="?", default="{}", help="an object (default: {})"
     )
-    add_data_argument(call)
+    add_store_arguments(call)
     call.add_argument(
         "--timeout",
         type=at_least_one,
@@ -48,13 +48,13 @@ def _call(arguments: argparse.Namespace) -> int:
     from langchain_toolrag.catalogue.sources.calls import SourceCalls  # The MCP SDK.
 
     values = _values(arguments.arguments)
-    directory = ToolDirectory(arguments.data)
-    tool = _named(directory.tools(), arguments.id)
-    calls = SourceCalls(
-        directory, allow_write=arguments.allow_write, timeout=float(arguments.timeout)
-    )
-    with shown_warnings(), contextlib.closing(calls):
-        result = calls.call_now(tool, values)
+    with opened_store(arguments) as store:
+        tool = _named(store.tools(), arguments.id)
+        calls = SourceCalls(
+            store, allow_write=arguments.allow_write, timeout=float(arguments.timeout)
+        )
+        with shown_warnings(), contextlib.closing(calls):
+            result = calls.call_now(tool, values)
     if result.outcome != "ok":
         print(f"toolrag: {result.outcome}: {result.content}", file=sys.stderr)
         return _FAILED

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 from langchain_toolrag.cli.arguments import Commands
+from langchain_toolrag.cli.stores import database_of
 from langchain_toolrag.errors import SourceError
 
 
@@ -15,11 +15,9 @@ def register(commands: Commands) -> None:
     actions = command.add_subparsers(required=True, metavar="ACTION")
     upgrade = actions.add_parser("upgrade", help="make the tables, or bring them up to date")
     upgrade.set_defaults(run=_upgrade)
-    # The default is not shown: it may hold a password.
     upgrade.add_argument(
         "--database",
         metavar="DSN",
-        default=os.environ.get("TOOLRAG_DATABASE", ""),
         help="postgresql://USER@HOST/NAME, as a user who may create a schema, and the extension "
         "vector unless it is there (default: TOOLRAG_DATABASE)",
     )
@@ -32,15 +30,12 @@ def register(commands: Commands) -> None:
 
 
 def _upgrade(arguments: argparse.Namespace) -> int:
-    if not arguments.database:
-        raise SourceError(
-            "toolrag db upgrade", "which database? give --database DSN, or set TOOLRAG_DATABASE"
-        )
+    dsn = database_of(arguments, "toolrag db upgrade")
     try:
         from langchain_toolrag.postgres.upgrade import required_version, upgrade
     except ModuleNotFoundError as missing:
         raise SourceError("toolrag db upgrade", str(missing)) from missing
-    applied = upgrade(arguments.database, roles=arguments.roles)
+    applied = upgrade(dsn, roles=arguments.roles)
     done = f"applied {', '.join(map(str, applied))}" if applied else "nothing to do"
     print(f"tables of version {required_version()}: {done}")
     if arguments.roles:

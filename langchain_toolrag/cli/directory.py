@@ -1,26 +1,24 @@
-"""What the commands do with an ingest directory."""
+"""What the commands do with ingested tools."""
 
 from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.directory_tools import definitions
-from langchain_toolrag.cli.arguments import model_of
+from langchain_toolrag.catalogue.sources.store import ToolStore
+from langchain_toolrag.catalogue.sources.stored import StoredTool
+from langchain_toolrag.cli.arguments import default_cache, model_of
+from langchain_toolrag.index.embedding import as_embeddings
+from langchain_toolrag.index.tool_index import ToolIndex
+from langchain_toolrag.index.vector_space import vectors_in
 from langchain_toolrag.toolrag import ToolRAG
 
 _DESCRIPTION = 80  # Characters of a description in a table.
-
-
-def add_data_argument(command: argparse.ArgumentParser) -> None:
-    """Add which directory to read."""
-    command.add_argument(
-        "--data", type=Path, required=True, metavar="DIR", help="what `toolrag ingest` wrote"
-    )
 
 
 def printable(text: str) -> str:
@@ -56,28 +54,49 @@ def shown_warnings() -> Iterator[None]:
             logging.getLogger(name).removeHandler(each)
 
 
-def rag_over(directory: ToolDirectory, arguments: argparse.Namespace) -> ToolRAG:
-    """Return a ToolRAG that finds the tools of a directory and cannot call them.
+def rag_over(
+    tools: Sequence[StoredTool], store: ToolStore, arguments: argparse.Namespace
+) -> ToolRAG:
+    """Return a ToolRAG that finds tools that were ingested and cannot call them.
 
     Args:
-        directory: The directory; its cache is used.
+        tools: The tools.
+        store: The directory or database; vectors are kept in it.
         arguments: The parsed arguments, those of `add_model_arguments` among them.
 
     Returns:
-        The ToolRAG; nothing is imported or connected for it. It ranks by the directory's heads that
+        The ToolRAG; nothing is imported or connected for it. It ranks by a directory's heads that
         are in use, not by a candidate's.
-
-    Raises:
-        SourceError: If the directory cannot be read.
     """
-    model = model_of(arguments)
-    if arguments.lexical:
-        return ToolRAG(definitions(directory.tools()), on_duplicate="id", **model)
-    model["cache_dir"] = directory.cache
+    heads = store.heads if isinstance(store, ToolDirectory) and not arguments.lexical else None
     return ToolRAG(
-        definitions(directory.tools()),
-        heads=directory.heads,
+        definitions(tools),
+        index=index_over(store, arguments),
+        heads=heads,
         candidate_share=0,
         on_duplicate="id",
-        **model,
     )
+
+
+def index_over(store: ToolStore, arguments: argparse.Namespace) -> ToolIndex:
+    """Return an empty index whose vectors are kept in a store.
+
+    Args:
+        store: The directory or database.
+        arguments: The parsed arguments, those of `add_model_arguments` among them.
+
+    Returns:
+        The index.
+    """
+    given = model_of(arguments)
+    model = as_embeddings(given["embeddings"], cache_dir=model_folder(store, arguments))
+    cache = None if arguments.lexical else vectors_in(store, model)
+    return ToolIndex(model, options=given["index_options"], cache=cache)
+
+
+def model_folder(store: ToolStore, arguments: argparse.Namespace) -> Path:
+    """Return where the model is kept as it is run: in the directory, or in the user's cache."""
+    if isinstance(store, ToolDirectory):
+        return store.cache
+    given: Path | None = getattr(arguments, "cache", None)
+    return given or default_cache()

@@ -1,8 +1,9 @@
-"""`toolrag ingest`: MCP servers, an OpenAPI document or a Python module in -> a directory out."""
+"""`toolrag ingest`: MCP servers, an OpenAPI document or a Python module in -> their tools out."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,17 +19,19 @@ from langchain_toolrag.catalogue.sources.mcp.connections import (
     is_template,
 )
 from langchain_toolrag.catalogue.sources.python_tools import read_python
-from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource
+from langchain_toolrag.catalogue.sources.store import ToolStore
+from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, StoredTool
 from langchain_toolrag.cli.arguments import Commands, add_model_arguments, at_least_one
 from langchain_toolrag.cli.directory import printable, rag_over, shown_warnings
 from langchain_toolrag.cli.progress import progress_bar
-from langchain_toolrag.errors import SourceError
+from langchain_toolrag.cli.stores import add_store_arguments, opened_store
+from langchain_toolrag.errors import EmbeddingError, SourceError
 from langchain_toolrag.types import Changes
 
 _FAILED = 1
 _EPILOG = """\
 Only the sources that are given are listed; those ingested before stay as they are. A source that
-fails keeps the tools it had. New and changed tools are embedded, into DIR/cache.
+fails keeps the tools it had. New and changed tools are embedded, into DIR/cache or the database.
 
 exit status:
   0  every source was listed
@@ -39,7 +42,7 @@ exit status:
 
 def register(commands: Commands) -> None:
     """Add the command to the parser."""
-    ingest = commands.add_parser("ingest", help="list the tools of sources into a directory")
+    ingest = commands.add_parser("ingest", help="list tools into a directory or database")
     kinds = ingest.add_subparsers(required=True, metavar="KIND")
     _register_mcp(_kind(kinds, "mcp", "tools of MCP servers"))
     _register_openapi(_kind(kinds, "openapi", "the operations of an OpenAPI 3 document"))
@@ -59,7 +62,7 @@ def _kind(kinds: Commands, name: str, what: str) -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.add_argument("--out", type=Path, required=True, metavar="DIR", help="the directory")
+    add_store_arguments(command, "--out", "the directory")
     command.add_argument(
         "--dry-run", action="store_true", help="say what would change, write nothing"
     )
@@ -138,8 +141,18 @@ def _ingest_python(arguments: argparse.Namespace) -> int:
 
 
 def _ingest(arguments: argparse.Namespace, listings: Sequence[Listing]) -> int:
-    directory = ToolDirectory(arguments.out)
-    changes = directory.replace(listings, dry_run=arguments.dry_run)
+    with opened_store(arguments, may_be_empty=True) as store:
+        return _ingest_into(store, arguments, listings)
+
+
+def _ingest_into(
+    store: ToolStore, arguments: argparse.Namespace, listings: Sequence[Listing]
+) -> int:
+    if not isinstance(store, ToolDirectory) and not arguments.dry_run:
+        # Servers that find the tools there at once need not wait for their vectors then.
+        with contextlib.suppress(EmbeddingError):  # It is told below, once they are ingested.
+            _embed([tool for listing in listings for tool in listing.tools], store, arguments)
+    changes = store.replace(listings, dry_run=arguments.dry_run)
     print(_report(changes))
     if arguments.dry_run:
         print("nothing was written (--dry-run)")
@@ -152,17 +165,17 @@ def _ingest(arguments: argparse.Namespace, listings: Sequence[Listing]) -> int:
             file=sys.stderr,
         )
     if not arguments.dry_run:
-        _embed(directory, arguments)
+        _embed(store.tools(), store, arguments)
     return _FAILED if failed else 0
 
 
-def _embed(directory: ToolDirectory, arguments: argparse.Namespace) -> None:
-    """Make the vectors of new and changed tools; the others are in the cache."""
-    if arguments.lexical or not directory.tools():
+def _embed(tools: Sequence[StoredTool], store: ToolStore, arguments: argparse.Namespace) -> None:
+    """Make the vectors of tools that are missing in the store."""
+    if arguments.lexical or not tools:
         return
     with (
         shown_warnings(),
-        rag_over(directory, arguments) as rag,
+        rag_over(tools, store, arguments) as rag,
         progress_bar("embedding") as advance,
     ):
         rag.index(progress=advance)

@@ -1,4 +1,4 @@
-"""`toolrag list`: a directory in -> the tools in it out."""
+"""`toolrag list`: a directory or database in -> the tools in it out."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.directory_records import as_json
 from langchain_toolrag.catalogue.sources.stored import StoredTool
 from langchain_toolrag.cli.arguments import Commands
-from langchain_toolrag.cli.directory import add_data_argument, first_words, printable
+from langchain_toolrag.cli.directory import first_words, printable
+from langchain_toolrag.cli.stores import add_store_arguments, opened_store
 from langchain_toolrag.errors import SourceError
 
 
 def register(commands: Commands) -> None:
     """Add the command to the parser."""
-    command = commands.add_parser("list", help="list the tools of a directory")
+    command = commands.add_parser("list", help="list the tools that were ingested")
     command.set_defaults(run=_list)
-    add_data_argument(command)
+    add_store_arguments(command)
     command.add_argument("--source", metavar="NAME", help="only this source's")
     command.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    directory = ToolDirectory(arguments.data)
-    sources = directory.sources()
-    if arguments.source is not None and arguments.source not in sources:
-        raise SourceError(
-            str(arguments.data),
-            f"has no source {arguments.source!r}; it has {', '.join(sources) or 'none'}",
-        )
-    tools = [tool for tool in directory.tools() if arguments.source in (None, tool.source)]
+    with opened_store(arguments) as store:
+        sources = store.sources()
+        if arguments.source is not None and arguments.source not in sources:
+            raise SourceError(
+                store.name,
+                f"has no source {arguments.source!r}; it has {', '.join(sources) or 'none'}",
+            )
+        tools = [tool for tool in store.tools() if arguments.source in (None, tool.source)]
     if arguments.json:
         print(json.dumps([as_json(tool) for tool in tools], ensure_ascii=False, indent=2))
     else:

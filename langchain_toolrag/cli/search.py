@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.files import read_tools
 from langchain_toolrag.cli.arguments import (
     Commands,
@@ -18,6 +18,7 @@ from langchain_toolrag.cli.arguments import (
 )
 from langchain_toolrag.cli.directory import first_words, printable, rag_over, shown_warnings
 from langchain_toolrag.cli.progress import progress_bar
+from langchain_toolrag.cli.stores import add_store_arguments, opened_store, refuse_tenant
 from langchain_toolrag.search.finding import closest_names
 from langchain_toolrag.toolrag import ToolRAG
 from langchain_toolrag.types import Finding, Hit
@@ -32,17 +33,13 @@ def register(commands: Commands) -> None:
         metavar="QUERY",
         help="words, names, a server's name, select:NAME,NAME, or words with +word",
     )
-    where = search.add_mutually_exclusive_group(required=True)
+    where = add_store_arguments(
+        search, help="what `toolrag ingest` wrote; its vectors are kept in it"
+    )
     where.add_argument(
         "--tools",
         metavar="SOURCE",
         help="FILE.json, FILE.jsonl, FILE.py:ATTRIBUTE or module:attribute",
-    )
-    where.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="what `toolrag ingest` wrote; its vectors are kept in it",
     )
     search.add_argument(
         "--max-results",
@@ -57,7 +54,7 @@ def register(commands: Commands) -> None:
 
 
 def _search(arguments: argparse.Namespace) -> int:
-    with shown_warnings(), _rag(arguments) as rag:
+    with shown_warnings(), _opened_rag(arguments) as rag:
         if not arguments.lexical:
             with progress_bar("embedding") as advance:
                 rag.index(progress=advance)
@@ -65,15 +62,19 @@ def _search(arguments: argparse.Namespace) -> int:
         print(
             json.dumps(_as_json(finding, rag), ensure_ascii=False, indent=2)
             if arguments.json
-            else _as_table(finding, rag, by_id=arguments.data is not None)
+            else _as_table(finding, rag, by_id=arguments.tools is None)
         )
     return 0
 
 
-def _rag(arguments: argparse.Namespace) -> ToolRAG:
-    if arguments.data is not None:
-        return rag_over(ToolDirectory(arguments.data), arguments)
-    return ToolRAG(read_tools(arguments.tools), **model_of(arguments))
+@contextmanager
+def _opened_rag(arguments: argparse.Namespace) -> Iterator[ToolRAG]:
+    if arguments.tools is not None:
+        refuse_tenant(arguments)
+        yield ToolRAG(read_tools(arguments.tools), **model_of(arguments))
+        return
+    with opened_store(arguments) as store, rag_over(store.tools(), store, arguments) as rag:
+        yield rag
 
 
 def _as_json(finding: Finding, rag: ToolRAG) -> dict[str, Any]:

@@ -6,14 +6,21 @@ import argparse
 import importlib.util
 import logging
 import os
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from langchain_toolrag.catalogue.sources.directory import ToolDirectory
+from langchain_toolrag.catalogue.sources.store import ToolStore
 from langchain_toolrag.cli.arguments import Commands, add_model_arguments, model_of
-from langchain_toolrag.cli.directory import add_data_argument, shown_warnings
+from langchain_toolrag.cli.directory import model_folder, shown_warnings
+from langchain_toolrag.cli.stores import add_store_arguments, opened_store
 from langchain_toolrag.errors import SourceError
 
 if TYPE_CHECKING:
     from langchain_toolrag.server.options import ServerOptions
+    from langchain_toolrag.server.place import Place
+    from langchain_toolrag.server.services import Services
 
 _KEY = "TOOLRAG_API_KEY"
 _EXTRA = ("mcp", "prometheus_client", "starlette", "uvicorn")
@@ -29,7 +36,7 @@ def register(commands: Commands) -> None:
         "is listened on.",
     )
     command.set_defaults(run=lambda arguments: _serve(command, arguments))
-    add_data_argument(command)
+    add_store_arguments(command)
     command.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
     command.add_argument("--port", type=_port, default=8765, help="default: %(default)s")
     command.add_argument(
@@ -62,12 +69,24 @@ def _add_learning_arguments(command: argparse.ArgumentParser) -> None:
         "--usage-log",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="log searches and calls in DIR/usage",
+        help="log searches and calls, in DIR/usage or --usage-dir",
+    )
+    command.add_argument(
+        "--usage-dir",
+        type=Path,
+        metavar="DIR",
+        help="where to log (default: usage in the directory; with --database nothing is logged)",
     )
     command.add_argument(
         "--log-text",
         action="store_true",
         help="log requests and arguments as they are, not their digests alone",
+    )
+    command.add_argument(
+        "--heads",
+        type=Path,
+        metavar="DIR",
+        help="the learned heads to follow (default: heads in the directory; with --database none)",
     )
     command.add_argument(
         "--candidate-share",
@@ -81,29 +100,46 @@ def _add_learning_arguments(command: argparse.ArgumentParser) -> None:
 def _serve(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
     _refuse_without_extra()
     # The server's parts take half a second to import, which other commands need not wait for.
-    from langchain_toolrag.server.run import run_http, run_stdio
     from langchain_toolrag.server.services import Services
 
     options = _options(parser, arguments)
     model = model_of(arguments)
     # The MCP SDK logs what callers send to the root logger, which without a handler gets one.
     logging.getLogger().addHandler(logging.NullHandler())
-    with shown_warnings():
+    with shown_warnings(), opened_store(arguments, may_be_empty=True) as store:
         services = Services(
-            arguments.data,
+            _place(store, arguments),
             options,
             embeddings=model["embeddings"],
             index_options=model["index_options"],
         )
-        try:
-            (run_stdio if arguments.stdio else run_http)(services)
-        except SystemExit as error:  # So uvicorn ends where it cannot start; it has logged why.
-            raise SourceError(
-                "serve",
-                f"did not start at {options.host}, port {options.port}, for the reason above; if "
-                "another program listens there, give another --port",
-            ) from error
+        _run(services, over_stdio=arguments.stdio)
     return 0
+
+
+def _place(store: ToolStore, arguments: argparse.Namespace) -> Place:
+    from langchain_toolrag.server.place import Place
+
+    if isinstance(store, ToolDirectory):
+        place = Place.of_directory(store.path)
+    else:
+        place = Place(store, cache=model_folder(store, arguments))
+    usage, heads = arguments.usage_dir or place.usage, arguments.heads or place.heads
+    return replace(place, usage=usage, heads=heads)
+
+
+def _run(services: Services, *, over_stdio: bool) -> None:
+    from langchain_toolrag.server.run import run_http, run_stdio
+
+    options = services.options
+    try:
+        (run_stdio if over_stdio else run_http)(services)
+    except SystemExit as error:  # So uvicorn ends where it cannot start; it has logged why.
+        raise SourceError(
+            "serve",
+            f"did not start at {options.host}, port {options.port}, for the reason above; if "
+            "another program listens there, give another --port",
+        ) from error
 
 
 def _refuse_without_extra() -> None:

@@ -1,21 +1,23 @@
-"""`toolrag status`: a directory in -> its sources, and how far it is embedded, out."""
+"""`toolrag status`: a directory or database in -> its sources, and how far it is embedded, out."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.directory_records import as_json
-from langchain_toolrag.catalogue.sources.stored import StoredSource
+from langchain_toolrag.catalogue.sources.store import ToolStore
+from langchain_toolrag.catalogue.sources.stored import StoredSource, StoredTool
 from langchain_toolrag.cli.arguments import Commands, add_model_arguments
-from langchain_toolrag.cli.directory import add_data_argument, printable, rag_over
+from langchain_toolrag.cli.directory import printable, rag_over
+from langchain_toolrag.cli.stores import add_store_arguments, opened_store
 from langchain_toolrag.errors import EmbeddingError
 from langchain_toolrag.index.texts import view_texts
 from langchain_toolrag.index.tool_index import ToolIndex
-from langchain_toolrag.index.vector_space import cache_in
+from langchain_toolrag.index.vector_space import vectors_in
 from langchain_toolrag.toolrag import ToolRAG
 from langchain_toolrag.vectors.cache import text_key
 
@@ -30,18 +32,19 @@ class _Vectors:
 
 def register(commands: Commands) -> None:
     """Add the command to the parser."""
-    command = commands.add_parser("status", help="say what a directory holds")
+    command = commands.add_parser("status", help="say what was ingested")
     command.set_defaults(run=_status)
-    add_data_argument(command)
+    add_store_arguments(command)
     add_model_arguments(command)
     command.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    directory = ToolDirectory(arguments.data)
-    sources = directory.sources()
-    counts = Counter(tool.source for tool in directory.tools())
-    vectors = None if arguments.lexical else _vectors(directory, arguments)
+    with opened_store(arguments) as store:
+        sources = store.sources()
+        tools = store.tools()
+        vectors = None if arguments.lexical else _vectors(tools, store, arguments)
+    counts = Counter(tool.source for tool in tools)
     if arguments.json:
         print(_as_json(sources, counts, vectors))
     else:
@@ -49,20 +52,22 @@ def _status(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _vectors(directory: ToolDirectory, arguments: argparse.Namespace) -> _Vectors | None:
+def _vectors(
+    tools: Sequence[StoredTool], store: ToolStore, arguments: argparse.Namespace
+) -> _Vectors | None:
     """Count the tools whose vectors are in the cache; None without the model's name."""
     try:
-        with rag_over(directory, arguments) as rag:
-            return _cached(rag, directory)
+        with rag_over(tools, store, arguments) as rag:
+            return _cached(rag, store)
     except EmbeddingError:
         return None
 
 
-def _cached(rag: ToolRAG, directory: ToolDirectory) -> _Vectors | None:
+def _cached(rag: ToolRAG, store: ToolStore) -> _Vectors | None:
     index = rag.tool_index
     if not isinstance(index, ToolIndex):
         return None
-    cache = cache_in(directory.cache, index.embedder.embeddings)
+    cache = vectors_in(store, index.embedder.embeddings)
     if cache is None:
         return None
     keys = [
@@ -75,7 +80,7 @@ def _cached(rag: ToolRAG, directory: ToolDirectory) -> _Vectors | None:
 
 
 def _as_json(
-    sources: dict[str, StoredSource], counts: Counter[str], vectors: _Vectors | None
+    sources: Mapping[str, StoredSource], counts: Counter[str], vectors: _Vectors | None
 ) -> str:
     described = [{**as_json(source), "tools": counts[name]} for name, source in sources.items()]
     value = {
@@ -89,7 +94,7 @@ def _as_json(
 
 
 def _as_text(
-    sources: dict[str, StoredSource], counts: Counter[str], vectors: _Vectors | None
+    sources: Mapping[str, StoredSource], counts: Counter[str], vectors: _Vectors | None
 ) -> str:
     width = max((len(name) for name in sources), default=0)
     lines = [_row(source, counts[name], width) for name, source in sources.items()]

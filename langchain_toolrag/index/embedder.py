@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import numpy as np
@@ -88,6 +89,10 @@ class Embedder:
                 model.load()
             except Exception as error:
                 raise self._failed(error) from error
+
+    def claim(self) -> AbstractContextManager[None]:
+        """Return a block in which of all that share the cache one embeds what is missing there."""
+        return nullcontext() if self._cache is None else self._cache.claim()
 
     def knows(self, text: str) -> bool:
         """Return whether the model knows the script of a text; only of MiniLM is it known."""

@@ -186,7 +186,7 @@ class ToolIndex:
         """
         if not self._snapshot.pending:
             return
-        with self._embedding:
+        with self._embedding, self.embedder.claim():
             pending = self._snapshot.pending
             size = max(_CHUNK, len(pending) // _MOST_CHUNKS)
             for start in range(0, len(pending), size):

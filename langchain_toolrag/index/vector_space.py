@@ -7,9 +7,10 @@ from pathlib import Path
 
 from langchain_core.embeddings import Embeddings
 
+from langchain_toolrag.catalogue.sources.store import ToolStore
 from langchain_toolrag.index.embedding import MiniLMEmbeddings, model_name
 from langchain_toolrag.index.weights import base_identity
-from langchain_toolrag.vectors.cache import VectorCache
+from langchain_toolrag.vectors.cache import KnownVectors, VectorCache
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +29,20 @@ def vector_space(embeddings: Embeddings) -> str | None:
     return None if name == type(embeddings).__name__ else name
 
 
+def vectors_in(store: ToolStore, model: Embeddings) -> KnownVectors | None:
+    """Return where a store of ingested tools keeps one model's vectors.
+
+    Args:
+        store: The store.
+        model: The model.
+
+    Returns:
+        The vectors; None, with a warning, for a model that does not say which one it is.
+    """
+    space = _space_or_warning(model, store.name)
+    return None if space is None else store.vectors(space)
+
+
 def cache_in(directory: str | Path, model: Embeddings) -> VectorCache | None:
     """Return the cache in a folder of one model's vectors.
 
@@ -38,13 +53,17 @@ def cache_in(directory: str | Path, model: Embeddings) -> VectorCache | None:
     Returns:
         The cache; None, with a warning, for a model that does not say which one it is.
     """
+    space = _space_or_warning(model, str(directory))
+    return None if space is None else VectorCache(Path(directory), space)
+
+
+def _space_or_warning(model: Embeddings, place: str) -> str | None:
     space = vector_space(model)
     if space is None:
         logger.warning(
             "a %s has no attribute `model` or `model_name` to tell its vectors from another "
             "model's by: they are not kept in %s",
             type(model).__name__,
-            directory,
+            place,
         )
-        return None
-    return VectorCache(Path(directory), space)
+    return space

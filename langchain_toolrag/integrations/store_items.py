@@ -166,7 +166,7 @@ class StoreItems:
         first = list(stored.left_out.items())[:_SHOWN]
         shown = "; ".join(f"{key!r}: {why}" for key, why in first)
         if not stored.tools:
-            raise SourceError(place, f"{items} items were found and none is a tool ({shown})")
+            raise SourceError(place, f"none of its {items} items is a tool ({shown})")
         return f"{place}: {len(stored.left_out)} of {items} items are left out ({shown})"
 
     def _puts(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ class Row(NamedTuple):
         version: The catalogue's version.
         embedded: The version whose tools all had vectors; -1 for none.
         measured: The version whose spread was measured; -1 for none.
+        has_tools: Whether it has any tools.
         is_server: Whether a server has the name that the whole query may be.
         lexical_mean: Mean of all tools' lexical scores; None where no tool has any.
         lexical_deviation: Their standard deviation; None likewise.
@@ -36,6 +37,7 @@ class Row(NamedTuple):
     version: int
     embedded: int
     measured: int
+    has_tools: bool
     is_server: bool
     lexical_mean: float | None
     lexical_deviation: float | None
@@ -78,6 +80,9 @@ class Candidates:
         Args:
             k: How many are wanted of each source.
             asked: How many each was asked for.
+
+        Returns:
+            Whether asking for more is of no use.
         """
         return all(
             sum(map(has_any, self.passing)) >= k or sum(map(has_any, self.rows)) < asked
@@ -97,7 +102,9 @@ class Candidates:
 
     def names(self, query: KeywordQuery) -> KeywordIndex:
         """Return an index of the tools and the server that the query may name, for its answers."""
-        index = KeywordIndex().with_tools([read_document(row.document or "") for row in self._named])
+        index = KeywordIndex().with_tools(
+            [read_document(row.document or "") for row in self._named]
+        )
         is_server = any(row.is_server for row in self.rows)
         return replace(index, servers={asked_server(query): 1} if is_server else {})
 

@@ -33,7 +33,11 @@ _LONGEST_TENANT = 200
 _LONGEST_IDLE = 300.0  # Seconds; then a connection is given back to the server.
 # What is read is of one moment; writers wait for each other, and then see what was written.
 _ISOLATION = {True: IsolationLevel.REPEATABLE_READ, False: IsolationLevel.READ_COMMITTED}
-_SET_TENANT = "select set_config('toolrag.tenant', %s, true)"
+# Whoever hangs in the middle of a change does not keep the others waiting for ever.
+_BEGIN = """
+    select set_config('toolrag.tenant', %s, true), set_config('lock_timeout', '60s', true),
+        set_config('idle_in_transaction_session_timeout', '60s', true)
+"""
 
 # A pool and connections of the parent process: collected here, they would speak to its server.
 _left_behind: list[object] = []
@@ -221,7 +225,7 @@ class Database:
                     self._opened.add(connection)
                 connection.read_only = read_only
                 connection.isolation_level = _ISOLATION[read_only]
-                connection.execute(_SET_TENANT, [self.tenant])
+                connection.execute(_BEGIN, [self.tenant])
             except BaseException as error:
                 pool.putconn(connection)
                 self._raise_unless_lost(connection, error)
@@ -242,7 +246,7 @@ class Database:
                     self._opened.add(connection)
                 await connection.set_read_only(read_only)
                 await connection.set_isolation_level(_ISOLATION[read_only])
-                await connection.execute(_SET_TENANT, [self.tenant])
+                await connection.execute(_BEGIN, [self.tenant])
             except BaseException as error:
                 await pool.putconn(connection)
                 self._raise_unless_lost(connection, error)

@@ -35,7 +35,8 @@ def translated(database: str) -> Iterator[None]:
 def problem_of(error: psycopg.Error) -> str:
     """Return what an error means for somebody who runs this, and what to do."""
     said = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, _NOT_SET_UP):
+    # pgvector's library has no code for it: without the tables the extension is missing, too.
+    if isinstance(error, _NOT_SET_UP) or "vector type not found" in said:
         return f"is not set up ({said}): run `toolrag db upgrade --database DSN`"
     if isinstance(error, errors.InsufficientPrivilege):
         return (

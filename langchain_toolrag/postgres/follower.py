@@ -45,15 +45,16 @@ class Follower:
         self._is_closed = False
         self.failure = ""
         self._thread: threading.Thread | None
+        self._wake: socket.socket | None = None
         self.after_fork()
         reset_after_fork(self)
 
     def ensure(self) -> None:
         """Start the thread, unless it runs or was closed."""
-        if self._thread is not None or self._is_closed:
+        if self._is_running or self._is_closed:
             return
         with self._starting:
-            if self._thread is None and not self._is_closed:
+            if not self._is_running and not self._is_closed:
                 self._wake, wakes = socket.socketpair()
                 self._thread = threading.Thread(
                     target=self._follow, args=[wakes], name="toolrag-postgres", daemon=True
@@ -65,7 +66,7 @@ class Follower:
         with self._starting:
             self._is_closed = True
             thread, self._thread = self._thread, None
-        if thread is not None:
+        if thread is not None and self._wake is not None:
             self._wake.close()  # The other end can be read then.
             thread.join()
 
@@ -73,6 +74,12 @@ class Follower:
         """Forget the parent's thread."""
         self._starting = threading.Lock()
         self._thread = None
+        if self._wake is not None:
+            self._wake.close()
+
+    @property
+    def _is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     def _follow(self, wakes: socket.socket) -> None:
         with wakes:

@@ -1,13 +1,14 @@
 -- One search: what speaks for the tools that meaning, words, points and names put forward.
 -- Every row has the catalogue's state too; one without an id stands for no tool at all.
 with asked as (
-    select %(vector)s::halfvec as vector, %(space)s::text as space, %(terms)s::text[] as terms,
+    select %(vector)b::halfvec as vector, %(space)s::text as space, %(terms)s::text[] as terms,
         %(point_words)s::text[] as point_words, %(any_point)s::tsquery as any_point,
         %(names)s::text[] as names, %(servers)s::text[] as servers, %(tags)s::text[] as tags,
         %(required)s::tsquery as required, %(candidates)s::int as candidates
 ),
 state as (
     select c.version, coalesce(s.embedded, -1) as embedded, coalesce(s.version, -1) as measured,
+        exists (select from toolrag.tools as t where t.tenant = c.tenant) as has_tools,
         exists (
             select from toolrag.tools as t
             where t.tenant = c.tenant and t.server_key = %(server)s::text and t.server_key <> ''
@@ -40,9 +41,8 @@ chosen as (
 found as (
     select t.id, c.named, toolrag.passes(t, a.servers, a.tags, a.required) as passes,
         (
-            select sum(v.weight * -(v.vector <#> a.vector)) from toolrag.tool_vectors as v
+            select -(v.vector <#> a.vector) from toolrag.tool_vectors as v
             where v.tenant = t.tenant and v.space = a.space and v.id = t.id
-                and a.vector is not null
         ) as dense,
         coalesce(w.lexical, 0) as lexical, coalesce(w.coverage, 0) as coverage,
         (
@@ -63,7 +63,7 @@ found as (
         from rarities as r
     ) as w
 )
-select s.version, s.embedded, s.measured, s.is_server, w.mean, w.deviation, f.*
+select s.version, s.embedded, s.measured, s.has_tools, s.is_server, w.mean, w.deviation, f.*
 from state as s
 left join (select mean, deviation from worded where id is null) as w on true
 left join found as f on true

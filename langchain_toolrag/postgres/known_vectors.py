@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Literal, TypeAlias
 
 import numpy as np
 from pgvector import Vector as StoredVector
@@ -19,6 +20,8 @@ from langchain_toolrag.postgres.records import space_key
 from langchain_toolrag.types import Vector
 
 logger = logging.getLogger(__name__)
+
+_Done: TypeAlias = Literal["read", "written"]
 
 _POLL_SECONDS = 0.1
 _PATIENCE_SECONDS = 60.0  # Whoever embeds and has made nothing for so long is not waited for.
@@ -41,7 +44,7 @@ class PostgresVectors:
         self._space = space_key(space)
         self._unsaved: dict[bytes, Vector] = {}
         self._warned: set[Hashable] = set()
-        self._resumes_at = 0.0
+        self._resumes_at = {"read": 0.0, "written": 0.0}
         self._closed = threading.Event()
         self._claim: _Claim | None
         self.after_fork()
@@ -74,7 +77,7 @@ class PostgresVectors:
         with self._state:
             self._unsaved.update(vectors)
             batch = dict(self._unsaved)
-        if not batch or time.monotonic() < self._resumes_at:
+        if not batch or self._rests("written"):
             return
         # In one order: two processes that wait for each other's rows would wait for ever.
         rows = [
@@ -85,7 +88,7 @@ class PostgresVectors:
             with self._database.write() as connection, connection.cursor() as cursor:
                 cursor.executemany(_PUT, rows)
         except DatabaseError as error:
-            self._trouble("cannot be written (%s): they are kept in memory", error)
+            self._trouble("written", "they are kept in memory", error)
             return
         with self._state:
             self._unsaved = {
@@ -124,7 +127,7 @@ class PostgresVectors:
     def _known(self, keys: Sequence[bytes]) -> dict[bytes, Vector]:
         with self._state:
             found = {key: self._unsaved[key] for key in keys if key in self._unsaved}
-        if len(found) == len(keys) or time.monotonic() < self._resumes_at:
+        if len(found) == len(keys) or self._rests("read"):
             return found
         values = [self._database.tenant, self._space, list(keys)]
         try:
@@ -132,7 +135,7 @@ class PostgresVectors:
                 rows = connection.execute(_GET, values, binary=True)
                 found.update((key, vector.to_numpy()) for key, vector in rows)
         except DatabaseError as error:
-            self._trouble("cannot be read (%s): what is missing is embedded here", error)
+            self._trouble("read", "what is missing is embedded here", error)
         return found
 
     def _known_or_claimed(self, keys: Sequence[bytes], claim: _Claim) -> dict[bytes, Vector]:
@@ -148,7 +151,7 @@ class PostgresVectors:
                     claim.held.push(waiting.pop_all())
                 return found
         except DatabaseError as error:
-            self._trouble("cannot be claimed (%s): what is missing is embedded here", error)
+            self._trouble("read", "what is missing is embedded here", error)
             return {}
 
     def _awaited(
@@ -160,22 +163,27 @@ class PostgresVectors:
         most, until = 0, time.monotonic() + _PATIENCE_SECONDS
         name = f"{self._database.tenant}\n{self._space}"
         while True:
-            locked = connection.execute(_LOCK, [name]).fetchone()
-            claim.is_held = bool(locked and locked[0])
+            may_write, claim.is_held = connection.execute(_LOCK, [name]).fetchone() or (
+                False,
+                False,
+            )
             found = self._known(keys)
             if len(found) > most:
                 most, until = len(found), time.monotonic() + _PATIENCE_SECONDS
-            if claim.is_held or len(found) == len(set(keys)) or time.monotonic() > until:
-                return found
-            if self._closed.wait(_POLL_SECONDS):
+            # Who may not write makes nothing for others, and may be alone: it does not wait.
+            is_over = claim.is_held or not may_write or time.monotonic() > until
+            if is_over or len(found) == len(set(keys)) or self._closed.wait(_POLL_SECONDS):
                 return found
 
-    def _trouble(self, problem: str, error: DatabaseError) -> None:
-        self._resumes_at = time.monotonic() + _REST_SECONDS
-        cause = (problem, type(error.__cause__))
+    def _rests(self, done: _Done) -> bool:
+        return time.monotonic() < self._resumes_at[done]
+
+    def _trouble(self, done: _Done, instead: str, error: DatabaseError) -> None:
+        self._resumes_at[done] = time.monotonic() + _REST_SECONDS
+        cause = (done, type(error.__cause__))
         if cause not in self._warned:
             self._warned.add(cause)
-            logger.warning(f"vectors in the database {problem}", error)
+            logger.warning("vectors cannot be %s (%s): %s", done, error, instead)
 
 
 class _Claim:
@@ -195,4 +203,9 @@ _PUT = """
     insert into toolrag.vectors (tenant, space, key, vector) values (%s, %s, %s, %s)
     on conflict do nothing
 """
-_LOCK = "select pg_try_advisory_xact_lock(hashtextextended(%s, 0))"
+_LOCK = """
+    select may_write, case
+        when may_write then pg_try_advisory_xact_lock(hashtextextended(%s, 0)) else false
+    end
+    from has_table_privilege('toolrag.vectors', 'insert') as may_write
+"""

@@ -24,6 +24,7 @@ class Loading:
     def __init__(self, embedder: Embedder, vectors: ToolVectors) -> None:
         self._embedder = embedder
         self._vectors = vectors
+        self._thread: threading.Thread | None = None
         self.after_fork()
         reset_after_fork(self)
 
@@ -37,7 +38,7 @@ class Loading:
     def after_fork(self) -> None:
         """Forget a thread that only the parent has."""
         self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread = None
 
     def _load(self) -> None:
         try:

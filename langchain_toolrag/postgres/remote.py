@@ -42,12 +42,16 @@ from langchain_toolrag.types import (
 logger = logging.getLogger(__name__)
 
 _HYBRID = (resources.files("langchain_toolrag.postgres") / "hybrid_query.sql").read_text("utf-8")
+_ANY = """
+    select from toolrag.tools where tenant = current_setting('toolrag.tenant', true) limit 1
+"""
 _SPREAD = """
     select version, outside, mean, covariance from toolrag.spreads
     where tenant = current_setting('toolrag.tenant', true) and space = %(space)s
         and mean is not null
 """
-_RANKED = 2_000  # About how many tools are ranked by words; all of a catalogue that is no larger.
+_RANKED = 1_000  # About how many tools are ranked by words; all of a catalogue that is no larger.
+_COMPARED = 20_000  # How often a word is looked up in a tool: of a long request fewer are ranked.
 _WIDER = 4  # How many times as many candidates are asked for, if too few pass a predicate.
 
 
@@ -115,6 +119,7 @@ class RemoteSearch:
         self._database = database
         self._embedder = embedder
         self._spread = UNKNOWN
+        self._seen_tools = False
         self._read_only_at = -1
         self._loading = Loading(embedder, self.vectors) if background else None
 
@@ -146,12 +151,12 @@ class RemoteSearch:
         """
         parsed = parse_query(query)
         vector = None
-        if dense:
+        if dense and run(self._has_tools(), self._asked):
             self._refuse_to_wait()
             vector = self._embedder.query(parsed.text, _texts(along))
         request = _Request(parsed, vector, candidate_k, filter or ToolFilter())
         found = run(self._search(request), self._asked)
-        if self._has_made_vectors(found, vector):
+        if self._lacks_vectors(found, vector) and self._makes_them(found):
             found = run(self._search(request), self._asked)
         return found
 
@@ -182,12 +187,12 @@ class RemoteSearch:
         """
         parsed = parse_query(query)
         vector = None
-        if dense:
+        if dense and await arun(self._has_tools(), self._aasked):
             self._refuse_to_wait()
             vector = await self._embedder.aquery(parsed.text, _texts(along))
         request = _Request(parsed, vector, candidate_k, filter or ToolFilter())
         found = await arun(self._search(request), self._aasked)
-        if await asyncio.to_thread(self._has_made_vectors, found, vector):
+        if self._lacks_vectors(found, vector) and await asyncio.to_thread(self._makes_them, found):
             found = await arun(self._search(request), self._aasked)
         return found
 
@@ -199,13 +204,20 @@ class RemoteSearch:
         async with self._database.aread() as connection:
             return await (await connection.execute(*question)).fetchall()
 
+    def _has_tools(self) -> Generator[_Question, _Answers, bool]:
+        """Return whether there is anything to embed a query for; asked until it was seen."""
+        if not self._seen_tools:
+            answers = yield _Question(_ANY, {})
+            self._seen_tools = bool(answers)
+        return self._seen_tools
+
     def _search(self, request: _Request) -> _Search:
         """Search; a plan that asks the database once, unless a predicate lets too few pass."""
         rows, candidates = yield from self._candidates(request)
         if not rows:
             return Evidence((), ScoreStatistics(), 0, dense_ready=False)
         state = rows[0]
-        self.version = state.version
+        self.version, self._seen_tools = state.version, state.has_tools
         spread = yield from self._measured(state.measured)
         names = candidates.names(request.query)
         return Evidence(
@@ -240,11 +252,12 @@ class RemoteSearch:
 
     def _values(self, request: _Request, candidates: int) -> dict[str, Any]:
         query, filter = request.query, request.filter
-        words = asked_points(query.text)
+        words, terms = asked_points(query.text), asked_terms(query.text)
+        ranked = min(_RANKED, _COMPARED // max(len(terms), 1))
         return {
             "vector": None if request.vector is None else HalfVector(request.vector),
             "space": self.vectors.space,
-            "terms": asked_terms(query.text),
+            "terms": terms,
             "point_words": words,
             "any_point": any_of(words),
             "names": asked_names(query),
@@ -253,14 +266,16 @@ class RemoteSearch:
             "tags": _stored(filter.tags),
             "required": all_of(asked_points(" ".join(query.required))),
             "candidates": candidates,
-            "ranked": max(_RANKED, candidates),
+            "ranked": max(ranked, candidates),
             "documents": filter.predicate is not None,
         }
 
-    def _has_made_vectors(self, found: Evidence, vector: Vector | None) -> bool:
-        """Make the vectors that a search has missed; whether the search is worth repeating."""
-        if vector is None or found.dense_ready or found.version in (0, self._read_only_at):
-            return False
+    def _lacks_vectors(self, found: Evidence, vector: Vector | None) -> bool:
+        """Return whether a search has missed vectors that may be made here."""
+        return not (vector is None or found.dense_ready or found.version == self._read_only_at)
+
+    def _makes_them(self, found: Evidence) -> bool:
+        """Make the vectors that a search has missed; whether it is worth repeating."""
         if self._loading is not None:
             self._loading.start()
             raise StillLoadingError(self.vectors.missing())

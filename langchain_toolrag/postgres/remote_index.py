@@ -61,7 +61,7 @@ class RemoteIndex:
     @property
     def indexed(self) -> bool:
         """Whether there are documents and every one has its vectors."""
-        return self._search.indexed
+        return self._search.vectors.complete
 
     @property
     def failure(self) -> str:
@@ -91,7 +91,7 @@ class RemoteIndex:
             DatabaseError: If they cannot be stored.
             EmbeddingError: If the model cannot be loaded or its vectors cannot be used.
         """
-        self._search.embed(progress)
+        self._search.vectors.make(progress)
 
     def evidence(
         self,

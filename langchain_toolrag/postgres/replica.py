@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from operator import attrgetter, eq
 
@@ -14,7 +13,7 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.snapshot import Snapshot
-from langchain_toolrag.index.tool_index import Progress, ToolIndex
+from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.postgres.known_vectors import PostgresVectors
 from langchain_toolrag.postgres.tool_store import News, Placed, Stand, ToolTable
 from langchain_toolrag.types import ToolDocument, ToolId
@@ -43,7 +42,6 @@ class Replica(ToolIndex):
         background: bool,
     ) -> None:
         self._table = table
-        self._vectors = vectors
         self._stand = Stand()
         self._placed: dict[str, Placed] = {}
         super().__init__(embeddings, options=options, cache=vectors, background=background)
@@ -63,24 +61,6 @@ class Replica(ToolIndex):
                 return False
             self._take(news)
             return True
-
-    def embed(self, progress: Progress | None = None) -> None:
-        """Make the vectors that are missing, unless another process makes them already.
-
-        Args:
-            progress: Called after every chunk, with how many tools are done and how many were
-                to be.
-
-        Raises:
-            EmbeddingError: If the model cannot be loaded or its vectors cannot be used.
-        """
-        if not self._snapshot.pending:
-            return
-        with self._claim():
-            super().embed(progress)
-
-    def _claim(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._vectors is None else self._vectors.claim()
 
     def _take(self, news: News) -> None:
         known = {} if news.whole else dict(self._placed)

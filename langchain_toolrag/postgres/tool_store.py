@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -76,19 +76,28 @@ class _Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Edit:
-    """What is to be written, and what that changes."""
+class Edit:
+    """What is to be written, and what that changes.
+
+    Attributes:
+        changes: What changes.
+        written: Documents to write, by stored id.
+        removed: Stored ids of those that go.
+        stored: JSON of the tools among them that were ingested, by stored id; the others keep
+            what is stored.
+    """
 
     changes: Changes
     written: Mapping[str, Placed]
     removed: Collection[str] = ()
+    stored: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.written or self.removed)
 
 
 _Rows: TypeAlias = Mapping[str, _Row]
-_Decide: TypeAlias = Callable[[_Rows, int], _Edit]
+_Decide: TypeAlias = Callable[[_Rows, int], Edit]
 
 
 class ToolTable:
@@ -107,6 +116,9 @@ class ToolTable:
     def stand(self) -> Stand:
         """Return which version is there now.
 
+        Returns:
+            The catalogue and its version; no history and 0 while nothing was ever written.
+
         Raises:
             DatabaseError: If it cannot be asked.
         """
@@ -115,6 +127,9 @@ class ToolTable:
 
     def count(self) -> int:
         """Return how many tools there are.
+
+        Returns:
+            Their number.
 
         Raises:
             DatabaseError: If it cannot be asked.
@@ -161,11 +176,11 @@ class ToolTable:
         """
         wanted = {stored_id(document.id): document for document in documents}
 
-        def decide(rows: _Rows, last: int) -> _Edit:
+        def decide(rows: _Rows, last: int) -> Edit:
             new = (identity for identity in wanted if identity not in rows)
             places = {identity: last + GAP * n for n, identity in enumerate(new, 1)}
             places.update((identity, row.place) for identity, row in rows.items())
-            return _edited(rows, {i: Placed(places[i], doc) for i, doc in wanted.items()})
+            return edited(rows, {i: Placed(places[i], doc) for i, doc in wanted.items()})
 
         return self._change(decide, list(wanted))
 
@@ -182,7 +197,7 @@ class ToolTable:
             DatabaseError: If they cannot be written.
         """
         leaving = list(dict.fromkeys(map(stored_id, ids)))
-        return self._change(lambda rows, last: _edited(rows, {}, rows), leaving)
+        return self._change(lambda rows, last: edited(rows, {}, rows), leaving)
 
     def refresh(self, documents: Sequence[ToolDocument]) -> Changes:
         """Make the catalogue hold exactly these documents, in this order.
@@ -200,11 +215,11 @@ class ToolTable:
         """
         wanted = {stored_id(document.id): document for document in documents}
 
-        def decide(rows: _Rows, last: int) -> _Edit:
+        def decide(rows: _Rows, last: int) -> Edit:
             places = placed([rows[i].place if i in rows else None for i in wanted])
             entries = zip(wanted, map(Placed, places, wanted.values()), strict=True)
             gone = [identity for identity in rows if identity not in wanted]
-            return _edited(rows, dict(entries), gone)
+            return edited(rows, dict(entries), gone)
 
         return self._change(decide, None)
 
@@ -268,12 +283,16 @@ class ToolTable:
         except ValueError as error:
             raise DatabaseError(self._database.name, f"holds a row that {error}") from error
 
-    def _write(self, connection: SyncConnection, edit: _Edit, version: int) -> None:
+    def _write(self, connection: SyncConnection, edit: Edit, version: int) -> None:
         about = {"tenant": self._database.tenant, "version": version}
         if edit.removed:
             connection.execute(_REMOVE, {**about, "ids": list(edit.removed)})
         for batch in _batches(edit.written.items(), _BATCH):
-            rows = json.dumps([_columns(identity, *entry) for identity, entry in batch])
+            columns = (_columns(identity, *entry) for identity, entry in batch)
+            stored = (edit.stored.get(identity) for identity, _ in batch)
+            rows = json.dumps(
+                [{**row, "stored": it} for row, it in zip(columns, stored, strict=True)]
+            )
             connection.execute(_WRITE, {**about, "rows": rows})
         if edit.written:
             connection.execute(_REMEMBER, {**about, "ids": list(edit.written)})
@@ -293,19 +312,20 @@ _REMOVE = """
 _REMEMBER = "delete from toolrag.removed where tenant = %(tenant)s and id = any(%(ids)s)"
 # What was ingested stays: how a tool is called is not the index's to forget.
 _WRITE = """
-    insert into toolrag.tools (
-        tenant, id, position, name, server, tags, document, digest, changed,
+    insert into toolrag.tools as known (
+        tenant, id, position, name, server, tags, document, stored, digest, changed,
         words, points, names, server_key
     )
-    select %(tenant)s, id, position, name, server, tags, document::json, decode(digest, 'hex'),
-        %(version)s, words::tsvector, points::tsvector, names, server_key
+    select %(tenant)s, id, position, name, server, tags, document::json, stored::json,
+        decode(digest, 'hex'), %(version)s, words::tsvector, points::tsvector, names, server_key
     from json_to_recordset(%(rows)s::json) as row (
-        id text, position bigint, name text, server text, tags text[], document text, digest text,
-        words text, points text, names text[], server_key text
+        id text, position bigint, name text, server text, tags text[], document text, stored text,
+        digest text, words text, points text, names text[], server_key text
     )
     on conflict (tenant, id) do update set
         position = excluded.position, name = excluded.name, server = excluded.server,
-        tags = excluded.tags, document = excluded.document, digest = excluded.digest,
+        tags = excluded.tags, document = excluded.document,
+        stored = coalesce(excluded.stored, known.stored), digest = excluded.digest,
         changed = excluded.changed, words = excluded.words, points = excluded.points,
         names = excluded.names, server_key = excluded.server_key
 """
@@ -319,7 +339,7 @@ _COUNT = """
 """
 
 
-def _edited(rows: _Rows, wanted: Mapping[str, Placed], gone: Collection[str] = ()) -> _Edit:
+def edited(rows: _Rows, wanted: Mapping[str, Placed], gone: Collection[str] = ()) -> Edit:
     """Return what has to be written so that rows become what is wanted."""
     added = [i for i in wanted if i not in rows]
     digests = {i: document_digest(wanted[i].document) for i in wanted if i in rows}
@@ -334,7 +354,7 @@ def _edited(rows: _Rows, wanted: Mapping[str, Placed], gone: Collection[str] = (
         removed=tuple(rows[i].identity for i in gone),
         kept=tuple(wanted[i].document.id for i in wanted if i in same),
     )
-    return _Edit(changes, {i: wanted[i] for i in (*added, *changed, *moved)}, gone)
+    return Edit(changes, {i: wanted[i] for i in (*added, *changed, *moved)}, gone)
 
 
 def _columns(identity: str, place: int, document: ToolDocument) -> dict[str, Any]:

@@ -1,9 +1,16 @@
-"""Documents without vectors in -> several vectors a tool in the database, and their spread, out."""
+"""Documents without vectors in -> a row a tool in the database, and how these lie, out.
+
+A tool's row is what the local index holds: the weighted sum of the vectors of its texts (see
+`dense`); those themselves are in `toolrag.vectors`. Looking rows up finds more of the nearest tools
+in less time than looking up the vectors of each text. Of 10,000 made-up tools, HNSW found all ten
+nearest in 1 ms by their rows, and 89 % of them in 7 ms by three vectors each: a tool may have the
+best sum and no text that is near.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -13,21 +20,24 @@ from pgvector import HalfVector
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.probes import PROBES
-from langchain_toolrag.index.texts import view_texts
+from langchain_toolrag.index.rows import tool_rows
+from langchain_toolrag.index.tool_index import Progress
 from langchain_toolrag.index.vector_space import vector_space
 from langchain_toolrag.postgres.connection import Database, SyncConnection
 from langchain_toolrag.postgres.records import read_document, space_key
 from langchain_toolrag.postgres.spread import Spread
 from langchain_toolrag.types import Vectors
 
-_CHUNK = 500  # Tools whose vectors are made, and stored, at once.
+_CHUNK = 100  # Tools whose rows are made, and stored, at once; changes wait meanwhile.
+_LISTED = 10_000  # Tools without rows that are listed at once.
 _MOST_MEASURED = 20_000  # Tools; of more these are a sample, whose deviation is right within 1 %.
-_CHANGED_SHARE = 0.01  # So much of a catalogue has to change for its spread to be measured anew.
+_SMALL = 1_000  # So few tools are measured after every change,
+_CHANGED_SHARE = 0.01  # of more, after so much of them has changed.
 _NEAREST = 10  # Of a probe; one of them has the best score.
 
 
-class _Pending(NamedTuple):
-    """A tool without vectors in this space."""
+class _Tool(NamedTuple):
+    """A tool without a row in this space."""
 
     id: str
     digest: bytes
@@ -68,7 +78,7 @@ class ToolVectors:
             found = connection.execute(_COMPLETE, self._about()).fetchone()
         return bool(found and found[0])
 
-    def make(self, progress: Callable[[int, int], None] | None = None) -> None:
+    def make(self, progress: Progress | None = None) -> None:
         """Make the vectors that are missing; of several processes one does it, others wait.
 
         What is made is kept, chunk by chunk, should the model or the process fail on the way.
@@ -83,61 +93,85 @@ class ToolVectors:
         """
         with self._claimed():
             done, total = 0, self.missing()
-            while pending := self._pending():
-                self._store(pending)
-                done += len(pending)
+            for tools in self._pending():
+                self._store(tools)
+                done += len(tools)
                 if progress:
                     progress(done, max(done, total))
             self._measure()
+            about = self._about_missing()
             with self._database.write() as connection:
-                connection.execute(_NOTE, self._about())
+                connection.execute(_NOTE, about)
 
     def missing(self) -> int:
         """Return how many tools have no vectors.
 
+        Returns:
+            Their number.
+
         Raises:
             DatabaseError: If it cannot be asked.
         """
+        about = self._about_missing()
         with self._database.read() as connection:
-            found = connection.execute(_MISSING.format("count(*)", ""), self._about()).fetchone()
+            found = connection.execute(_MISSING.format("count(*)", ""), about).fetchone()
         return int(found[0]) if found else 0
 
     def _about(self) -> dict[str, Any]:
         return {"tenant": self._database.tenant, "space": self.space}
 
+    def _about_missing(self) -> dict[str, Any]:
+        """Return the values of `_MISSING`; its plan is a good one if it is told the version."""
+        with self._database.read() as connection:
+            found = connection.execute(_EMBEDDED, self._about()).fetchone()
+        return {**self._about(), "embedded": found[0] if found else -1}
+
     @contextmanager
     def _claimed(self) -> Iterator[None]:
-        """Keep other processes out; a claim goes with its connection, even of a killed process."""
-        with self._database.alone() as connection:
-            # A lock of a transaction, which a pooler of connections hands on as well.
-            with connection.transaction():
-                connection.execute("set local idle_in_transaction_session_timeout = 0")
-                connection.execute(_LOCK, [f"{self._database.tenant}\n{self.space}"])
-                yield
+        """Keep other processes out; a claim goes with its connection, even of a killed process.
 
-    def _pending(self) -> list[_Pending]:
-        query = _MISSING.format("t.id, t.digest, t.document::text", "order by t.position limit %(chunk)s")
+        Yields:
+            Nothing.
+        """
+        # A lock of a transaction, which a pooler of connections hands on as well.
+        with self._database.alone() as connection, connection.transaction():
+            connection.execute("set local idle_in_transaction_session_timeout = 0")
+            connection.execute("set local lock_timeout = 0")
+            connection.execute(_LOCK, [f"{self._database.tenant}\n{self.space}"])
+            yield
+
+    def _pending(self) -> Iterator[list[_Tool]]:
+        """Yield tools without rows, chunk by chunk, until there are none."""
+        query = _MISSING.format("t.id", "order by t.position limit %(most)s")
+        values = {**self._about_missing(), "most": _LISTED}
+        while True:
+            with self._database.read() as connection:
+                ids = [identity for (identity,) in connection.execute(query, values)]
+            if not ids:
+                return
+            for start in range(0, len(ids), _CHUNK):
+                yield self._tools(ids[start : start + _CHUNK])
+
+    def _tools(self, ids: Sequence[str]) -> list[_Tool]:
         with self._database.read() as connection:
-            rows = connection.execute(query, {**self._about(), "chunk": _CHUNK}).fetchall()
-        return [_Pending(*row) for row in rows]
+            rows = connection.execute(_TOOLS, {**self._about(), "ids": ids}).fetchall()
+        return [_Tool(*row) for row in rows]
 
-    def _store(self, pending: Sequence[_Pending]) -> None:
-        """Make and store vectors, but for tools that have changed meanwhile."""
-        views = [view_texts(read_document(tool.document), self._options) for tool in pending]
-        vectors = self._embedder.documents([text for of_one in views for text, _ in of_one])
-        rows = [
-            {
-                **self._about(),
-                **tool._asdict(),
-                "view": view,
-                "weight": weight,
-                "vector": HalfVector(vectors[text]),
-            }
-            for tool, of_one in zip(pending, views, strict=True)
-            for view, (text, weight) in enumerate(of_one)
-        ]
-        with self._database.write() as connection, connection.cursor() as cursor:
-            cursor.executemany(_STORE, rows)
+    def _store(self, tools: Sequence[_Tool]) -> None:
+        """Make and store rows, but for tools that have changed meanwhile."""
+        if not tools:
+            return
+        documents = [read_document(tool.document) for tool in tools]
+        rows = tool_rows(documents, self._embedder, self._options)
+        values = {
+            "ids": [tool.id for tool in tools],
+            "digests": [tool.digest for tool in tools],
+            "vectors": [HalfVector(row) for row in rows],
+        }
+        with self._database.write() as connection:
+            # Whoever changes tools waits for this row: none of them can go meanwhile.
+            connection.execute(_KEEP_OUT, self._about())
+            connection.execute(_STORE, {**self._about(), **values})
 
     def _measure(self) -> None:
         """Measure how the rows lie, if that may have changed."""
@@ -147,6 +181,8 @@ class ToolVectors:
             if found is None or not found.tools or found.changed <= found.tools * _share(found):
                 return
             rows = self._rows(connection, 1 + found.tools // _MOST_MEASURED)
+        if not len(rows):
+            return
         probes = self._embedder.probes(PROBES)
         spread = Spread.of(found.version, self._outside(probes), rows)
         mean, covariance = spread.written()
@@ -162,10 +198,7 @@ class ToolVectors:
     def _rows(self, connection: SyncConnection, every: int) -> Vectors:
         """Return the rows of one tool in so many, shape `(n, dim)`."""
         found = connection.execute(_ROWS, {**self._about(), "every": every}, binary=True)
-        rows: dict[str, Any] = {}
-        for identity, weight, vector in found:
-            rows[identity] = rows.get(identity, 0) + np.float32(weight) * vector.to_numpy()
-        return np.array(list(rows.values()), np.float32)
+        return np.array([vector.to_numpy() for (vector,) in found], np.float32)
 
     def _outside(self, probes: Vectors) -> float:
         """Return the median of the best scores that the probes reach."""
@@ -178,7 +211,7 @@ class ToolVectors:
 
 def _share(measured: _Measured) -> float:
     """Return which share of a catalogue may change unmeasured; none of a small one."""
-    return _CHANGED_SHARE if measured.tools > _MOST_MEASURED else 0.0
+    return _CHANGED_SHARE if measured.tools > _SMALL else 0.0
 
 
 _LOCK = "select pg_advisory_xact_lock(hashtextextended(%s, 1))"
@@ -187,24 +220,32 @@ _COMPLETE = """
     from toolrag.catalogues as c join toolrag.spreads as s using (tenant)
     where tenant = %(tenant)s and s.space = %(space)s
 """
+_EMBEDDED = """
+    select embedded from toolrag.spreads where tenant = %(tenant)s and space = %(space)s
+"""
 # A tool that has not changed since all had their vectors has them.
 _MISSING = """
     select {} from toolrag.tools as t
     where t.tenant = %(tenant)s
-        and t.changed > coalesce((
-            select embedded from toolrag.spreads where tenant = %(tenant)s and space = %(space)s
-        ), -1)
+        and t.changed > %(embedded)s
         and not exists (
             select from toolrag.tool_vectors as v
             where v.tenant = %(tenant)s and v.space = %(space)s and v.id = t.id
         )
     {}
 """
+_KEEP_OUT = "select from toolrag.catalogues where tenant = %(tenant)s for update"
+_TOOLS = """
+    select id, digest, document::text from toolrag.tools
+    where tenant = %(tenant)s and id = any(%(ids)s)
+"""
 _STORE = """
-    insert into toolrag.tool_vectors (tenant, space, id, view, weight, vector)
-    select tenant, %(space)s, id, %(view)s, %(weight)s, %(vector)s::halfvec
-    from toolrag.tools
-    where tenant = %(tenant)s and id = %(id)s and digest = %(digest)s
+    insert into toolrag.tool_vectors (tenant, space, id, vector)
+    select t.tenant, %(space)s, t.id, made.vector
+    from unnest(%(ids)s::text[], %(digests)s::bytea[], %(vectors)b::halfvec[])
+        as made (id, digest, vector)
+    join toolrag.tools as t
+        on t.tenant = %(tenant)s and t.id = made.id and t.digest = made.digest
     on conflict do nothing
 """
 # One statement sees one state: no tool can come between the question and the note.
@@ -216,7 +257,9 @@ _NOTE = f"""
 """
 _MEASURED = """
     select c.version,
-        (select count(*) from toolrag.tools where tenant = %(tenant)s),
+        coalesce((
+            select tools from toolrag.word_counts where tenant = %(tenant)s and word = ''
+        ), 0),
         (select count(*) from toolrag.tools where tenant = %(tenant)s
             and changed > coalesce(s.version, -1))
         + (select count(*) from toolrag.removed where tenant = %(tenant)s
@@ -226,21 +269,18 @@ _MEASURED = """
     where c.tenant = %(tenant)s
 """
 _ROWS = """
-    select id, weight, vector from toolrag.tool_vectors
+    select vector from toolrag.tool_vectors
     where tenant = %(tenant)s and space = %(space)s
         and abs(hashtext(id)::bigint) %% %(every)s = 0
 """
 _OUTSIDE = """
     select percentile_cont(0.5) within group (order by best) from (
-        select max(score) as best
-        from unnest(%(probes)s::halfvec[]) with ordinality as p (vector, number)
+        select max(-(v.vector <#> p.vector)) as best
+        from unnest(%(probes)b::halfvec[]) with ordinality as p (vector, number)
         cross join lateral toolrag.by_meaning(
             p.vector, %(space)s, null, null, null, %(nearest)s) as near (id)
-        cross join lateral (
-            select sum(v.weight * -(v.vector <#> p.vector)) as score
-            from toolrag.tool_vectors as v
-            where v.tenant = %(tenant)s and v.space = %(space)s and v.id = near.id
-        ) as s
+        join toolrag.tool_vectors as v
+            on v.tenant = %(tenant)s and v.space = %(space)s and v.id = near.id
         group by p.number
     ) as peaks
 """

@@ -155,8 +155,10 @@ class _Inspector:
         return JSONAnswer(LintAnswer(index=served.fingerprint, mode=mode, findings=findings))
 
     async def recent(self, request: Request) -> Response:
-        usage = self._serving.directory.usage
+        usage = self._services.place.usage
         most = _count(request.query_params.get("n"))
+        if usage is None:
+            return JSONAnswer(RecentAnswer(recording=False, records=[]))
         try:
             records = await asyncio.to_thread(
                 lambda: list(itertools.islice(read_usage(usage, newest_first=True), most))

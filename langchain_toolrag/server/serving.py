@@ -1,4 +1,4 @@
-"""The catalogue that is being served: replaced as a whole whenever `tools.jsonl` is."""
+"""The catalogue that is being served: replaced as a whole whenever what was ingested is."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from typing import TypeVar
 from langchain_core.embeddings import Embeddings
 
 from langchain_toolrag.catalogue.names import bound_name, hashed_name
-from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.directory_tools import definitions
 from langchain_toolrag.catalogue.sources.stored import StoredTool
-from langchain_toolrag.errors import EmbeddingError, ToolRAGError, UnknownToolError
+from langchain_toolrag.errors import DatabaseError, EmbeddingError, ToolRAGError, UnknownToolError
 from langchain_toolrag.index.embedding import NoEmbeddings, as_embeddings
 from langchain_toolrag.index.options import IndexOptions
+from langchain_toolrag.index.tool_index import ToolIndex
+from langchain_toolrag.index.vector_space import vectors_in
 from langchain_toolrag.server.answers import unforeseen
 from langchain_toolrag.server.bodies import Mode
 from langchain_toolrag.server.metrics import Metrics
+from langchain_toolrag.server.place import Place
 from langchain_toolrag.toolrag import ToolRAG
 from langchain_toolrag.types import ToolId
 
@@ -46,7 +48,7 @@ class Served:
         tools: Its tools by id, in order.
         names: Their API names by id: bound names, each of one tool alone.
         ids: Their ids by API name.
-        fingerprint: Which `tools.jsonl` it was read from.
+        fingerprint: Which state of the store it was read from.
     """
 
     rag: ToolRAG
@@ -75,38 +77,41 @@ class Served:
 class Serving:
     """What is being served, and the threads that search it.
 
-    Tools can be found by words and names at once. Their vectors are made, and a new `tools.jsonl`
-    is looked for, while it is `running`.
+    Tools can be found by words and names at once. Their vectors are made, and new tools are looked
+    for, while it is `running`. While a database does not answer, the tools stay as they are.
 
     Args:
-        directory: Where the tools are.
+        place: Where the tools are.
         metrics: Told of every new catalogue.
         embeddings: As in ToolRAG.
         index_options: As in ToolRAG.
-        candidate_share: As in ToolRAG; the directory's own heads are followed.
+        candidate_share: As in ToolRAG; the place's heads are followed.
 
     Attributes:
-        directory: Where the tools are.
+        store: Where the tools are.
         model: What requests and tools are embedded with.
         current: What is being served now.
 
     Raises:
-        SourceError: If the directory cannot be read.
+        DatabaseError: If the tools are in a database that cannot be read.
+        SourceError: If they are in a directory that cannot be read.
     """
 
     def __init__(
         self,
-        directory: ToolDirectory,
+        place: Place,
         metrics: Metrics,
         *,
         embeddings: Embeddings | str | None = None,
         index_options: IndexOptions | None = None,
         candidate_share: float = 0.1,
     ) -> None:
-        self.directory = directory
+        self.store = place.store
         # One model for all catalogues that come: it is loaded once.
-        self.model = as_embeddings(embeddings, cache_dir=directory.cache)
+        self.model = as_embeddings(embeddings, cache_dir=place.cache)
         self._has_model = not isinstance(self.model, NoEmbeddings)
+        self._vectors = vectors_in(self.store, self.model) if self._has_model else None
+        self._heads = place.heads if self._has_model else None
         self._index_options = index_options
         self._candidate_share = candidate_share
         self._metrics = metrics
@@ -116,7 +121,7 @@ class Serving:
         self._long_threads = ThreadPoolExecutor(1, "toolrag-rank")
         self._word_threads = ThreadPoolExecutor(1, "toolrag-words")
         self._warned: set[type[Exception]] = set()
-        self.current = self._read()
+        self.current = self._read(None)
         metrics.watch("tools", "Tools that can be found.", lambda: len(self.current.tools))
         metrics.watch("semantic", "Whether requests are embedded.", self._is_semantic)
         metrics.watch(
@@ -201,24 +206,32 @@ class Serving:
     def _is_semantic(self) -> bool:
         return self._has_model and self.current.is_semantic
 
-    def _read(self) -> Served:
+    def _read(self, known: Served | None) -> Served:
         # The fingerprint first: tools that are replaced meanwhile are then read again.
-        self._seen = self.directory.fingerprint()
-        tools = {tool.id: tool for tool in self.directory.tools()}
+        self._seen = self.store.fingerprint()
+        tools = {tool.id: tool for tool in self.store.tools()}
         # Found as the tools of `ToolRAG.from_directory` are, but not to be called by it.
         rag = ToolRAG(
             definitions(list(tools.values())),
-            embeddings=self.model,
-            index_options=self._index_options,
-            cache_dir=self.directory.cache if self._has_model else None,
-            background=self._has_model,
+            index=self._index_after(known),
             on_duplicate="id",
-            heads=self.directory.heads if self._has_model else None,
+            heads=self._heads,
             candidate_share=self._candidate_share,
         )
         bound = {entry.document.id: entry.document.bound_name for entry in rag.catalogue}
         names = _names(bound, tools)
         return Served(rag, tools, names, {names[i]: i for i in names}, self._seen)
+
+    def _index_after(self, known: Served | None) -> ToolIndex:
+        """Return a new index; what stays as it was keeps its vectors."""
+        index = known.rag.tool_index if known is not None else None
+        return ToolIndex(
+            self.model,
+            options=self._index_options,
+            snapshot=index.snapshot if isinstance(index, ToolIndex) else None,
+            cache=self._vectors,
+            background=self._has_model,
+        )
 
     async def _watch(self) -> None:
         while True:
@@ -232,7 +245,7 @@ class Serving:
 
     async def _look(self) -> None:
         # Without the file, as while a directory is being copied, the old tools stay.
-        if self.directory.fingerprint() not in ("", self._seen):
+        if await asyncio.to_thread(self.store.fingerprint) not in ("", self._seen):
             await self._replace()
         self.current.rag.heads_for()  # Has it look for new heads though nobody searches.
         if not self.ready:
@@ -242,13 +255,15 @@ class Serving:
     async def _replace(self) -> None:
         """Serve the new tools; until they can be found by meaning, the old ones stay."""
         try:
-            new = await asyncio.to_thread(self._read)
+            new = await asyncio.to_thread(self._read, self.current)
             if self._is_semantic():
                 await asyncio.to_thread(_embed, new.rag)
         # Whatever is wrong with the new tools is no reason to stop serving the old ones.
         except Exception as error:
             why = str(error) if isinstance(error, ToolRAGError) else type(error).__name__
             logger.warning("the new tools cannot be served, the old ones stay: %s", why)
+            if isinstance(error, DatabaseError):  # The next look may find it there again.
+                self._seen = self.current.fingerprint
             self._metrics.reloaded(failed=True)
             return
         old, self.current = self.current, new

@@ -14,6 +14,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
@@ -43,6 +44,9 @@ class KnownVectors(Protocol):
     def put(self, vectors: Mapping[bytes, Vector]) -> None:
         """Keep vectors."""
 
+    def claim(self) -> AbstractContextManager[None]:
+        """Return a block in which what `get` does not find is made by one process alone."""
+
 
 class VectorMemory:
     """Vectors by opaque keys, all of one model, for the life of the process; safe under threads.
@@ -71,6 +75,10 @@ class VectorMemory:
             self._used(vectors)
             while self._most is not None and len(self._known) > self._most:
                 del self._known[next(iter(self._known))]
+
+    def claim(self) -> AbstractContextManager[None]:
+        """Return a block of nothing: no other process knows these vectors."""
+        return contextlib.nullcontext()
 
     def after_fork(self) -> None:
         """Forget a lock that a thread of the parent may hold."""
@@ -150,6 +158,10 @@ class VectorCache:
             self._add(table)
         if self._unsaved and not self._newer and time.monotonic() >= self._resumes_at:
             self._with_files(self._save)
+
+    def claim(self) -> AbstractContextManager[None]:
+        """Return a block of nothing: two processes may make the same vectors, which is harmless."""
+        return contextlib.nullcontext()
 
     def compact(self) -> None:
         """Fold the journal into a new snapshot; `put` does so by itself when it is long.

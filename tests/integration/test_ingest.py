@@ -448,7 +448,7 @@ def test_an_interrupted_command_says_so_and_ends_as_shells_expect(monkeypatch, c
     def interrupted(*given, **named):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("langchain_toolrag.cli.list_tools.ToolDirectory", interrupted)
+    monkeypatch.setattr("langchain_toolrag.cli.stores.ToolDirectory", interrupted)
     assert cli.main(["list", "--data", "x"]) == 130
     assert capsys.readouterr().err == "toolrag: interrupted\n"
 

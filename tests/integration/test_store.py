@@ -280,7 +280,7 @@ class TestItemsThatAreNoTools:
     def test_alone_are_an_error_that_names_some(self, memory, registry):
         fill(memory, {f"old_{key}": each for key, each in registry.items()})
 
-        with pytest.raises(SourceError, match=r"12 items were found and none is a tool") as raised:
+        with pytest.raises(SourceError, match=r"none of its 12 items is a tool") as raised:
             read(memory, registry=registry)
 
         assert "'old_id_0': the registry has no such key" in str(raised.value)
@@ -663,5 +663,5 @@ def test_an_empty_registry_is_one_without_tools_and_not_none(memory, caplog):
     write_tools(memory, PLACE, [DEFINITION])
     caplog.set_level(logging.WARNING)
 
-    with pytest.raises(SourceError, match="none is a tool"):
+    with pytest.raises(SourceError, match="none of its 1 items is a tool"):
         read(memory, registry={})

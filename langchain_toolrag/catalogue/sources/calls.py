@@ -25,7 +25,6 @@ from mcp.types import (
 )
 
 from langchain_toolrag.catalogue.sources.background_loop import BackgroundLoop
-from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.mcp.connections import expanded
 from langchain_toolrag.catalogue.sources.mcp.listing import connect
 from langchain_toolrag.catalogue.sources.mcp.sessions import (
@@ -35,6 +34,7 @@ from langchain_toolrag.catalogue.sources.mcp.sessions import (
     problem_of,
 )
 from langchain_toolrag.catalogue.sources.python_tools import own_tools
+from langchain_toolrag.catalogue.sources.store import ToolStore
 from langchain_toolrag.catalogue.sources.stored import CallResult, StoredSource, StoredTool
 from langchain_toolrag.errors import SourceError, ToolRAGError
 from langchain_toolrag.fork import reset_after_fork
@@ -52,14 +52,14 @@ _CLOSED = "the calls were closed before the answer came; it may have been carrie
 
 
 class SourceCalls:
-    """Calls the tools of an ingest directory, each once: nothing is tried again.
+    """Calls tools that were ingested, each once: nothing is tried again.
 
     Sessions with MCP servers are opened by the first call, kept, and opened again once they broke
     or the source changed. Everything runs on one event loop on a thread of its own, so that it
     may be called from any thread and any event loop, and after a fork.
 
     Args:
-        sources: The directory, or sources by name.
+        sources: Where they were ingested into, or sources by name.
         environment: The variables that sources name as `${NAME}`.
         allow_write: Whether to call operations other than GET and HEAD, and MCP tools that say
             that they are destructive.
@@ -71,7 +71,7 @@ class SourceCalls:
 
     def __init__(
         self,
-        sources: ToolDirectory | Mapping[str, StoredSource],
+        sources: ToolStore | Mapping[str, StoredSource],
         *,
         environment: Mapping[str, str] = os.environ,
         allow_write: bool = True,
@@ -129,7 +129,7 @@ class SourceCalls:
 
     async def _call(self, tool: StoredTool, arguments: Mapping[str, Any]) -> CallResult:
         try:
-            source = self._source(tool.source)
+            source = await self._source(tool.source)
             if source.kind == "mcp":
                 result = await self._call_mcp(source, tool, arguments)
             elif source.kind == "openapi":
@@ -147,9 +147,9 @@ class SourceCalls:
             return CallResult("tool_error", f"{tool.id}: the call failed ({problem})")
         return _capped(result, self._most_bytes)
 
-    def _source(self, name: str) -> StoredSource:
+    async def _source(self, name: str) -> StoredSource:
         given = self._sources
-        sources = given.sources() if isinstance(given, ToolDirectory) else given
+        sources = given if isinstance(given, Mapping) else await asyncio.to_thread(given.sources)
         if name not in sources:
             raise SourceError(name, f"is no source; there are {', '.join(sources) or 'none'}")
         return sources[name]

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,11 @@ from filelock import FileLock, Timeout
 from langchain_toolrag.atomic import write_whole
 from langchain_toolrag.catalogue.sources.directory_records import as_json, read_source, read_tool
 from langchain_toolrag.catalogue.sources.json_files import read_json, read_lines
+from langchain_toolrag.catalogue.sources.merging import Merged, merged
 from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, StoredTool
 from langchain_toolrag.errors import SourceError
 from langchain_toolrag.types import Changes, ToolId
+from langchain_toolrag.vectors.cache import VectorCache
 
 VERSION = 1
 """The newest form of a directory that this code reads; it writes this one."""
@@ -46,6 +47,7 @@ class ToolDirectory:
 
     Attributes:
         path: The directory.
+        name: The same, for messages.
         cache: Where vectors and the model as it is run are kept.
         index: Where a saved index is kept.
         usage: Where the usage log is kept.
@@ -54,6 +56,7 @@ class ToolDirectory:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.name = str(self.path)
         self.cache = self.path / "cache"
         self.index = self.path / "index"
         self.usage = self.path / "usage"
@@ -121,32 +124,28 @@ class ToolDirectory:
                 another kind; if the directory cannot be read or written, or is somebody else's.
                 The tools stay as they were then.
         """
-        _check(listings)
         if dry_run:
-            return self._replaced(listings)[0]
+            return self._merged(listings).changes
         with self._locked():
-            changes, sources, tools = self._replaced(listings)
-            self._write(sources, tools)
-        return changes
+            after = self._merged(listings)
+            self._write(after.sources, after.tools)
+        return after.changes
 
-    def _replaced(
-        self, listings: Sequence[Listing]
-    ) -> tuple[dict[str, Changes], dict[str, StoredSource], dict[str, list[StoredTool]]]:
-        """Return what changes, the sources then, and their tools then."""
+    def vectors(self, space: str) -> VectorCache:
+        """Return where the vectors of a model are kept.
+
+        Args:
+            space: Names the model.
+
+        Returns:
+            The cache of its vectors.
+        """
+        return VectorCache(self.cache, space)
+
+    def _merged(self, listings: Sequence[Listing]) -> Merged:
         sources = self._read_sources() if self._is_ours() else {}
-        tools: dict[str, list[StoredTool]] = {name: [] for name in sources}
-        for tool in self._read_tools() if sources else []:
-            tools.setdefault(tool.source, []).append(tool)
-        changes: dict[str, Changes] = {}
-        for listing in listings:
-            name = listing.source.name
-            _check_kind(listing.source, sources.get(name), self._sources)
-            old = tools.get(name, [])
-            new = old if listing.failure else list(listing.tools)
-            changes[name] = _changes(old, new)
-            sources[name] = _noted(listing, sources.get(name))
-            tools[name] = new
-        return changes, sources, tools
+        tools = self._read_tools() if sources else []
+        return merged(listings, sources, tools, place=str(self._sources))
 
     def _is_ours(self) -> bool:
         """Return whether tools were ingested here; a `tools.jsonl` of something else is no place.
@@ -222,60 +221,9 @@ class ToolDirectory:
             raise SourceError(str(self.path), f"cannot be written: {error.strerror}") from error
 
 
-def _check(listings: Sequence[Listing]) -> None:
-    """Refuse two sources of one name, and two tools of one id."""
-    seen: set[str] = set()
-    for listing in listings:
-        name = listing.source.name
-        if name in seen:
-            raise SourceError(name, "is listed twice; give each source a name of its own")
-        seen.add(name)
-        twice = repeated([tool.name for tool in listing.tools])
-        if twice is not None:
-            raise SourceError(name, f"lists the tool {twice!r} twice")
-
-
 def now() -> str:
     """Return the time, ISO 8601 in UTC, in whole seconds."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def repeated(names: Sequence[str]) -> str | None:
-    """Return the first name that is there twice; None for none."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    return None
-
-
-def _check_kind(source: StoredSource, known: StoredSource | None, place: Path) -> None:
-    if known is not None and known.kind != source.kind:
-        raise SourceError(
-            str(place),
-            f"has a source {source.name!r} already that is of kind {known.kind} (from "
-            f"{known.origin}), this one is of kind {source.kind}: give it another name",
-        )
-
-
-def _noted(listing: Listing, known: StoredSource | None) -> StoredSource:
-    """Return the source as it is now known; one that failed stays as it was, with the failure."""
-    if listing.failure:
-        return replace(known or listing.source, failure=listing.failure)
-    return replace(listing.source, tools=len(listing.tools), failure="")
-
-
-def _changes(old: Sequence[StoredTool], new: Sequence[StoredTool]) -> Changes:
-    before = {tool.id: tool for tool in old}
-    after = {tool.id: tool for tool in new}
-    same = {name for name, tool in after.items() if before.get(name) == tool}
-    return Changes(
-        added=tuple(name for name in after if name not in before),
-        changed=tuple(name for name in after if name in before and name not in same),
-        removed=tuple(name for name in before if name not in after),
-        kept=tuple(name for name in after if name in same),
-    )
 
 
 def _is_there(path: Path) -> bool:

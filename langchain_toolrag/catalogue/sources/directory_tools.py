@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.tools import BaseTool, ToolException
 from pydantic import Field
 
-from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.python_tools import own_tools
+from langchain_toolrag.catalogue.sources.store import ToolStore
 from langchain_toolrag.catalogue.sources.stored import CallResult, StoredSource, StoredTool
 from langchain_toolrag.errors import ToolRAGError
 from langchain_toolrag.usage.outcomes import tell_outcome
@@ -24,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class DirectoryTool(BaseTool):
-    """A tool of an ingest directory: called where its source is.
+    """A tool that was ingested: called where its source is.
 
     What fails raises a ToolException, which becomes a tool message of status `"error"`; which
     kind of failure it was is told to the usage log beside it (`usage.outcomes`).
@@ -56,29 +55,27 @@ class DirectoryTool(BaseTool):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenDirectory:
-    """The tools of an ingest directory, ready to be called.
+class OpenTools:
+    """Tools that were ingested, ready to be called.
 
     Attributes:
-        directory: The directory.
-        tools: LangChain tools, in the order of the directory.
+        tools: LangChain tools, in the order of the sources.
         missing: Why the tools of sources are left out, by source.
         calls: What calls them; to be closed.
     """
 
-    directory: ToolDirectory
     tools: list[BaseTool]
     missing: Mapping[str, str]
     calls: SourceCalls
 
 
-def open_directory(
-    path: str | Path, *, environment: Mapping[str, str], allow_write: bool, timeout: float
-) -> OpenDirectory:
-    """Read an ingest directory and make its tools callable; nothing is connected yet.
+def open_tools(
+    store: ToolStore, *, environment: Mapping[str, str], allow_write: bool, timeout: float
+) -> OpenTools:
+    """Read what was ingested and make it callable; nothing is connected yet.
 
     Args:
-        path: The directory.
+        store: Where it was ingested into.
         environment: The variables that its sources name.
         allow_write: As for `SourceCalls`.
         timeout: As for `SourceCalls`.
@@ -87,17 +84,15 @@ def open_directory(
         Its tools.
 
     Raises:
-        SourceError: If it cannot be read.
+        DatabaseError: If it is a database that cannot be read.
+        SourceError: If it is a directory that cannot be read.
     """
     # The MCP SDK, which whoever only searches need not wait for.
     from langchain_toolrag.catalogue.sources.calls import SourceCalls
 
-    directory = ToolDirectory(path)
-    calls = SourceCalls(
-        directory, environment=environment, allow_write=allow_write, timeout=timeout
-    )
-    tools, missing = callable_tools(directory.tools(), directory.sources(), calls)
-    return OpenDirectory(directory, tools, missing, calls)
+    calls = SourceCalls(store, environment=environment, allow_write=allow_write, timeout=timeout)
+    tools, missing = callable_tools(store.tools(), store.sources(), calls)
+    return OpenTools(tools, missing, calls)
 
 
 def definitions(tools: Sequence[StoredTool]) -> list[dict[str, Any]]:

@@ -9,8 +9,9 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_toolrag.catalogue.catalogue import Entry, build_catalogue
-from langchain_toolrag.catalogue.sources.directory import now, repeated
+from langchain_toolrag.catalogue.sources.directory import now
 from langchain_toolrag.catalogue.sources.files import read_tools
+from langchain_toolrag.catalogue.sources.merging import repeated
 from langchain_toolrag.catalogue.sources.stored import (
     Listing,
     StoredSource,

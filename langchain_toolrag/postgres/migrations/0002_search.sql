@@ -1,46 +1,58 @@
--- What a search in the database reads: the words and names of tools, how rare each word is, several
--- vectors a tool, and two functions that put candidates forward.
+-- What a search in the database reads: the words and names of tools, how rare each word is, a row of
+-- numbers a tool, and two functions that put candidates forward.
+
+do $$
+declare
+    found text := (select extversion from pg_extension where extname = 'vector');
+begin
+    if string_to_array(found, '.')::int[] < array[0, 8] then
+        raise exception 'pgvector is %, wanted 0.8 or newer, which goes on until enough pass', found
+            using hint = 'alter extension vector update';
+    end if;
+end
+$$;
 
 alter table toolrag.tools
-    add column if not exists points tsvector,  -- words by what ToolSearch gives for them: A to D
-    add column if not exists names text[],     -- comparable forms of the names it answers to
-    add column if not exists server_key text;  -- comparable form of its server's name
+    add column points tsvector,  -- words by what ToolSearch gives for them: A to D
+    add column names text[],     -- comparable forms of the names it answers to
+    add column server_key text;  -- comparable form of its server's name
 
-create index if not exists tools_words on toolrag.tools using gin (words);
-create index if not exists tools_points on toolrag.tools using gin (points);
-create index if not exists tools_names on toolrag.tools using gin (names);
-create index if not exists tools_server on toolrag.tools (tenant, server);
-create index if not exists tools_server_key on toolrag.tools (tenant, server_key);
-create index if not exists tools_tags on toolrag.tools using gin (tags);
+create index tools_words on toolrag.tools using gin (words);
+create index tools_points on toolrag.tools using gin (points);
+create index tools_names on toolrag.tools using gin (names);
+create index tools_server on toolrag.tools (tenant, server);
+create index tools_server_key on toolrag.tools (tenant, server_key);
+create index tools_tags on toolrag.tools using gin (tags);
 
+-- The weighted sum of the vectors of a tool's texts.
 create table toolrag.tool_vectors (
     tenant text not null,
     space text not null,
     id text not null,
-    view smallint not null,
-    weight real not null,
     vector halfvec not null,
     dims smallint not null generated always as (vector_dims(vector)) stored,
-    primary key (tenant, space, id, view),
+    primary key (tenant, space, id),
     foreign key (tenant, id) references toolrag.tools on delete cascade
 );
 create index tool_vectors_tool on toolrag.tool_vectors (tenant, id);
 
 -- An index holds vectors of one dimension: these are the usual ones. Others are read without.
 do $$
-declare dims int;
+declare
+    dims int;
 begin
     foreach dims in array array[256, 384, 512, 768, 1024, 1536, 2048, 3072] loop
         execute format(
             'create index tool_vectors_%1$s on toolrag.tool_vectors'
             ' using hnsw ((vector::halfvec(%1$s)) halfvec_ip_ops) where dims = %1$s', dims);
     end loop;
-end $$;
+end
+$$;
 
 -- How many tools have a word; of what ts_rank makes of it in each, the sum and the sum of squares.
 -- The word '' stands for all tools.
 create table toolrag.word_counts (
-    tenant text not null references toolrag.catalogues on delete cascade,
+    tenant text not null check (tenant <> ''),
     word text not null,
     tools bigint not null,
     total double precision not null,
@@ -137,7 +149,7 @@ create function toolrag.rarities(asked text[])
         word text, tools bigint, rarity double precision,
         total double precision, squares double precision, size bigint
     )
-    language sql stable as $$
+    language sql stable rows 8 as $$
     select a.word, coalesce(k.tools, 0),
         ln(1 + (n.size - coalesce(k.tools, 0) + 0.5) / (coalesce(k.tools, 0) + 0.5)),
         coalesce(k.total, 0), coalesce(k.squares, 0), n.size
@@ -190,14 +202,14 @@ create function toolrag.by_words(
     asked text[], point_words tsquery, asked_names text[], only_servers text[], only_tags text[],
     required tsquery, candidates int, most int
 ) returns table (id text, named boolean, mean double precision, deviation double precision)
-    language plpgsql stable security definer
+    language plpgsql stable security definer rows 60
     set plan_cache_mode = force_custom_plan
     set jit = off
 as $$
 declare
     owner text := current_setting('toolrag.tenant', true);
     ranked tsquery := toolrag.worth_ranking(asked, most);
-    anything tsquery;
+    given int;
 begin
     return query
     select t.id, true, null::double precision, null::double precision from toolrag.tools as t
@@ -211,11 +223,13 @@ begin
         select t.id, toolrag.passes(t, only_servers, only_tags, required) as passes,
             s.score, s.squares, ts_rank('{0.17,0.34,0.84,1}', t.points, point_words) as points
         from (
-            select * from toolrag.tools where tenant = owner and tools.words @@ ranked
+            select * from toolrag.tools
+            where tenant = owner
+                and (tools.words @@ ranked or ranked is null and tools.points @@ point_words)
             limit 4 * most
         ) as t
         cross join lateral (
-            select sum(part) as score, sum(part * part) as squares from (
+            select coalesce(sum(part), 0) as score, sum(part * part) as squares from (
                 select w.rarity * toolrag.worth(t.words, w.query) as part from words as w
             ) as parts
         ) as s
@@ -229,81 +243,74 @@ begin
         ) as m
     )
     (select m.id, false, null::double precision, null::double precision from matching as m
-     where m.passes order by m.score desc, m.id limit candidates)
+     where m.passes and m.score > 0 order by m.score desc, m.id limit candidates)
     union
     (select m.id, false, null, null from matching as m
      where m.passes and m.points > 0 order by m.points desc, m.id limit candidates)
     union all
     select null, false, s.mean, sqrt(s.variance) from spread as s where s.mean is not null;
 
-    if only_servers is null and only_tags is null and required is null then
+    get diagnostics given = row_count;
+    if given > candidates or only_servers is null and only_tags is null and required is null then
         return;
     end if;
-    -- Those that pass may be few among those that were ranked.
-    anything := (
-        select string_agg(toolrag.query_of(word)::text, ' | ')::tsquery from unnest(asked) as word
-    );
+    -- Few of those that were ranked pass: rank those that do.
     return query
     with words as materialized (
-        select toolrag.query_of(r.word) as query, r.* from toolrag.rarities(asked) as r
+        select toolrag.query_of(r.word) as query, r.rarity from toolrag.rarities(asked) as r
         where r.tools > 0
-    )
-    select t.id, false, null::double precision, null::double precision
-    from (
-        select * from toolrag.tools
-        where tenant = owner and tools.words @@ anything
-            and (only_servers is null or tools.server = any(only_servers))
-            and (only_tags is null or tools.tags && only_tags)
-            and (required is null or tools.points @@ required)
+    ), passing as materialized (
+        select t.id, ts_rank('{0.17,0.34,0.84,1}', t.points, point_words) as points, (
+            select sum(w.rarity * toolrag.worth(t.words, w.query)) from words as w
+        ) as score
+        from toolrag.tools as t
+        where t.tenant = owner
+            and (t.words @@ (select string_agg(query::text, ' | ')::tsquery from words)
+                or t.points @@ point_words)
+            and (only_servers is null or t.server = any(only_servers))
+            and (only_tags is null or t.tags && only_tags)
+            and (required is null or t.points @@ required)
         limit 4 * most
-    ) as t
-    cross join lateral (
-        select sum(w.rarity * toolrag.worth(t.words, w.query)) as score from words as w
-    ) as s
-    order by s.score desc, t.id limit candidates;
-end $$;
+    )
+    (select p.id, false, null::double precision, null::double precision from passing as p
+     where p.score > 0 order by p.score desc, p.id limit candidates)
+    union
+    (select p.id, false, null, null from passing as p
+     where p.points > 0 order by p.points desc, p.id limit candidates);
+end
+$$;
 
--- The candidates by meaning: the tools of the nearest vectors, whichever text of theirs that is of.
+-- The candidates by meaning, nearest first.
 create function toolrag.by_meaning(
     asked halfvec, of_space text, only_servers text[], only_tags text[], required tsquery,
     candidates int
 ) returns setof text
-    language plpgsql stable security definer
+    language plpgsql stable security definer rows 30
     set jit = off
     set hnsw.iterative_scan = strict_order
     set hnsw.ef_search = 200
 as $$
 declare
-    passing text := '';
-    wanted int := 3 * candidates;  -- A tool has three vectors at most.
+    nearest text := format(
+        'select v.id from toolrag.tool_vectors as v'
+        ' where v.tenant = current_setting(''toolrag.tenant'', true) and v.space = $2'
+        ' and v.dims = %1$s %2$s order by (v.vector::halfvec(%1$s) <#> $1::halfvec(%1$s))',
+        vector_dims(asked),
+        case when only_servers is not null or only_tags is not null or required is not null then
+            'and exists (select from toolrag.tools as t where t.tenant = v.tenant'
+            ' and t.id = v.id and toolrag.passes(t, $3, $4, $5))' end);
     found int;
 begin
-    if only_servers is not null or only_tags is not null or required is not null then
-        passing := 'and exists (select from toolrag.tools as t where t.tenant = v.tenant'
-            ' and t.id = v.id and toolrag.passes(t, $3, $4, $5))';
-    end if;
-    return query execute format(
-        'select distinct near.id from ('
-        ' select v.id from toolrag.tool_vectors as v'
-        ' where v.tenant = current_setting(''toolrag.tenant'', true) and v.space = $2'
-        ' and v.dims = %1$s %2$s'
-        ' order by v.vector::halfvec(%1$s) <#> $1::halfvec(%1$s) limit $6) as near',
-        vector_dims(asked), passing)
-        using asked, of_space, only_servers, only_tags, required, wanted;
-    get diagnostics found = row_count;
-    if found >= candidates then
-        return;
-    end if;
-    -- Few of the nearest pass: read all that do.
-    return query execute format(
-        'select near.id from ('
-        ' select v.id, v.vector <#> $1 as distance from toolrag.tool_vectors as v'
-        ' where v.tenant = current_setting(''toolrag.tenant'', true) and v.space = $2'
-        ' and v.dims = %1$s %2$s'
-        ' ) as near group by near.id order by min(near.distance) limit $6',
-        vector_dims(asked), passing)
+    return query execute nearest || ' limit $6'
         using asked, of_space, only_servers, only_tags, required, candidates;
-end $$;
+    get diagnostics found = row_count;
+    if found < candidates then
+        -- An index gives up when few of the nearest pass: read all that do, by what is no index's.
+        return query execute nearest || ' + 0 limit $6'
+            using asked, of_space, only_servers, only_tags, required, candidates;
+    end if;
+end
+$$;
 
 -- A function that runs as its owner looks nowhere but in known schemas: pgvector's may be any.
 do $$

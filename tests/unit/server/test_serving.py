@@ -9,7 +9,7 @@ from fakes import BrokenEmbeddings, NamedEmbeddings
 
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, StoredTool
-from langchain_toolrag.errors import SourceError
+from langchain_toolrag.errors import DatabaseError, SourceError
 from langchain_toolrag.server.options import ServerOptions
 from langchain_toolrag.server.services import Services
 
@@ -104,7 +104,7 @@ def test_a_broken_file_keeps_the_old_tools_with_one_warning(client, directory, c
 
 
 def test_a_disk_that_fails_for_a_moment_ends_no_watch(client, directory, monkeypatch, caplog):
-    served, fingerprint = client.services.serving.directory, ToolDirectory.fingerprint
+    served, fingerprint = client.services.serving.store, ToolDirectory.fingerprint
 
     def broken():
         raise PermissionError("s3cret")
@@ -118,6 +118,19 @@ def test_a_disk_that_fails_for_a_moment_ends_no_watch(client, directory, monkeyp
 
     assert served.fingerprint() == fingerprint(served)
     assert caplog.text.count("PermissionError at a look for new tools") == 1
+
+
+def test_a_database_that_fails_between_two_looks_is_read_again(
+    client, directory, monkeypatch, caplog
+):
+    def gone():
+        raise DatabaseError("shop", "cannot be reached")
+
+    with monkeypatch.context() as breaking:
+        breaking.setattr(client.services.serving.store, "tools", gone)
+        ingest(directory, "book_flight")
+        wait_until(lambda: "cannot be reached" in caplog.text)
+    wait_until(lambda: "home/book_flight" in listed(client))
 
 
 def test_searches_are_answered_while_catalogues_come_and_go(client, directory):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from mcp.types import Tool
 
 from langchain_toolrag.catalogue.sources.background_loop import BackgroundLoop
-from langchain_toolrag.catalogue.sources.directory import now, repeated
+from langchain_toolrag.catalogue.sources.directory import now
 from langchain_toolrag.catalogue.sources.mcp.connections import connection_of
 from langchain_toolrag.catalogue.sources.mcp.sessions import (
     KeptSession,
@@ -20,6 +20,7 @@ from langchain_toolrag.catalogue.sources.mcp.sessions import (
     problem_of,
 )
 from langchain_toolrag.catalogue.sources.mcp.transports import open_connection
+from langchain_toolrag.catalogue.sources.merging import repeated
 from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, StoredTool
 from langchain_toolrag.errors import SourceError
 

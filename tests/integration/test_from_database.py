@@ -1,0 +1,255 @@
+"""An agent's tools from a database: called, shared, and followed as they change."""
+
+import gc
+import logging
+import multiprocessing
+import threading
+import time
+import weakref
+
+import pytest
+from fake_model import ScriptedModel, call, says
+from fakes import NamedEmbeddings, make_catalogue
+from langchain.agents import create_agent
+from langchain_core.messages import ToolMessage
+from postgres_server import (  # noqa: F401
+    dsn,
+    empty_database,
+    postgres_server,
+    shared_dsn,
+    tenant,
+)
+
+from langchain_toolrag import ToolRAG, ToolRAGMiddleware
+from langchain_toolrag.catalogue.sources.python_tools import read_python
+from langchain_toolrag.errors import DatabaseError
+from langchain_toolrag.postgres.stored_tools import open_database_tools
+
+FOLLOWED_SECONDS = 2.0
+PYTHON = """
+from langchain_core.tools import tool
+
+@tool
+def add(a: int, b: int) -> int:
+    "Add two numbers."
+    return a + b
+
+@tool
+def brew_coffee(cups: int) -> str:
+    "Brews fresh coffee."
+    return f"{cups} cups"
+
+ONE = [add]
+TWO = [add, brew_coffee]
+"""
+
+
+class CountingEmbeddings(NamedEmbeddings):
+    """Counts the texts of tools that it embeds."""
+
+    made = 0
+
+    def embed_documents(self, texts):
+        self.made += len(texts)
+        return super().embed_documents(texts)
+
+
+def until(holds, seconds=FOLLOWED_SECONDS):
+    deadline = time.monotonic() + seconds
+    while not (found := holds()):
+        if time.monotonic() > deadline:
+            raise TimeoutError("it does not come to hold")
+        time.sleep(0.01)
+    return found
+
+
+@pytest.fixture
+def module(tmp_path):
+    path = tmp_path / "home.py"
+    path.write_text(PYTHON)
+    return path
+
+
+@pytest.fixture
+def store(shared_dsn, tenant):  # noqa: F811
+    opened = open_database_tools(shared_dsn, tenant)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def ingest(store, module):
+    """Ingests a list of the module."""
+
+    def ingest(attribute):
+        store.replace([read_python(f"{module}:{attribute}")])
+
+    ingest("ONE")
+    return ingest
+
+
+@pytest.fixture
+def open_rag(shared_dsn, tenant):  # noqa: F811
+    opened = []
+
+    def open_one(**given):
+        given = {"embeddings": NamedEmbeddings(), **given}
+        opened.append(ToolRAG.from_database(shared_dsn, tenant=tenant, **given))
+        return opened[-1]
+
+    yield open_one
+    for rag in opened:
+        rag.close()
+
+
+def found(rag, query="fresh coffee"):
+    return [hit.id for hit in rag.search(query)]
+
+
+@pytest.mark.usefixtures("ingest")
+def test_an_agent_finds_and_calls_what_was_ingested(open_rag):
+    rag = open_rag()
+    model = ScriptedModel(script=[says("", call("home__add", a=1, b=2)), says("3")])
+    agent = create_agent(model, middleware=[ToolRAGMiddleware(rag=rag)])
+
+    messages = agent.invoke({"messages": [("user", "add one and two")]})["messages"]
+
+    assert [each.content for each in messages if isinstance(each, ToolMessage)] == ["3"]
+    assert rag.tool_index.documents[0].id == "home/add"
+
+
+def test_what_is_ingested_meanwhile_is_found_called_and_taken_away_again(ingest, open_rag):
+    rag = open_rag()
+    assert found(rag) == ["home/add"]
+
+    ingest("TWO")
+    until(lambda: "home/brew_coffee" in found(rag))
+    (coffee,) = [each for each in rag.tools if each.name == "home__brew_coffee"]
+    assert coffee.invoke({"cups": 2}) == "2 cups"
+
+    ingest("ONE")
+    until(lambda: found(rag) == ["home/add"])
+
+
+def test_tools_that_the_agent_added_itself_stay(ingest, open_rag):
+    rag = open_rag()
+    own = make_catalogue()[0]
+    rag.add([own])
+
+    ingest("TWO")
+    until(lambda: "home/brew_coffee" in found(rag))
+    assert rag.status.tools == 3
+    assert rag.known_ids([own.name], where="the test")
+
+
+def test_a_tool_is_embedded_once_for_all(ingest, open_rag):
+    first, second = CountingEmbeddings(), CountingEmbeddings()
+    ingest("TWO")
+    open_rag(embeddings=first).index()
+    rag = open_rag(embeddings=second)
+    rag.index()
+
+    assert (first.made > 0, second.made) == (True, 0)
+    assert rag.indexed
+
+
+def test_a_module_that_is_not_here_leaves_its_tools_out_until_it_is(
+    store, module, ingest, open_rag, tmp_path, caplog
+):
+    other = tmp_path / "elsewhere.py"
+    other.write_text(PYTHON)
+    store.replace([read_python(f"{other}:TWO")])
+    other.rename(tmp_path / "hidden.py")
+    rag = open_rag()
+    assert "elsewhere" in rag.status.unavailable
+    assert rag.status.tools == 1
+
+    (tmp_path / "hidden.py").rename(other)
+    ingest("TWO")
+    until(lambda: rag.status.tools == 4)
+    until(lambda: rag.status.unavailable == {})
+
+
+def test_tools_that_cannot_be_embedded_are_taken_and_found_by_words(ingest, open_rag, caplog):
+    class Failing(NamedEmbeddings):
+        def embed_documents(self, texts):
+            raise RuntimeError("out of memory")
+
+    rag = open_rag(embeddings=Failing())
+    with caplog.at_level(logging.WARNING):
+        ingest("TWO")
+        until(lambda: rag.status.tools == 2)
+        until(lambda: "not searched as it is to be" in caplog.text)
+    assert "home/brew_coffee" in [hit.id for hit in rag.find("brews").hits]
+
+
+def test_it_searches_and_calls_while_the_database_is_down_and_follows_again(
+    dsn,  # noqa: F811
+    postgres_server,  # noqa: F811
+    module,
+):
+    store = open_database_tools(dsn)
+    store.replace([read_python(f"{module}:ONE")])
+    with ToolRAG.from_database(dsn, embeddings=NamedEmbeddings()) as rag:
+        before = found(rag, "add two numbers")
+        postgres_server.stop()
+        try:
+            assert found(rag, "add two numbers") == before == ["home/add"]
+            assert rag.tools[0].invoke({"a": 1, "b": 2}) == 3
+        finally:
+            postgres_server.start()
+        store.replace([read_python(f"{module}:TWO")])
+        until(lambda: "home/brew_coffee" in found(rag), 5)
+    store.close()
+
+
+def _child_follows(rag, asked, answers):
+    answers.put(found(rag))
+    asked.wait(10)
+    try:
+        until(lambda: "home/brew_coffee" in found(rag), 5)
+        answers.put("followed")
+    except TimeoutError as error:
+        answers.put(str(error))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_follows_too(ingest, open_rag):
+    rag = open_rag()
+    found(rag)
+    forked = multiprocessing.get_context("fork")
+    asked, answers = forked.Event(), forked.Queue()
+    child = forked.Process(target=_child_follows, args=(rag, asked, answers))
+    child.start()
+
+    assert answers.get(timeout=10) == ["home/add"]
+    ingest("TWO")
+    asked.set()
+    assert answers.get(timeout=10) == "followed"
+    child.join(10)
+
+
+@pytest.mark.usefixtures("ingest")
+def test_closing_ends_its_thread_and_searches_still_answer(open_rag):
+    rag = open_rag()
+    assert "toolrag-postgres" in [thread.name for thread in threading.enumerate()]
+    rag.close()
+
+    assert "toolrag-postgres" not in [thread.name for thread in threading.enumerate()]
+    assert found(rag, "add") == ["home/add"]
+
+
+@pytest.mark.usefixtures("ingest")
+def test_one_that_nobody_holds_any_more_is_not_followed(open_rag, shared_dsn, tenant):  # noqa: F811
+    rag = ToolRAG.from_database(shared_dsn, tenant=tenant, embeddings=NamedEmbeddings())
+    gone = weakref.ref(rag)
+    del rag
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_database_that_cannot_be_reached_leaves_nothing_open():
+    threads = threading.active_count()
+    with pytest.raises(DatabaseError, match="cannot be reached"):
+        ToolRAG.from_database("postgresql://me@127.0.0.1:9/shop")
+    assert threading.active_count() == threads
