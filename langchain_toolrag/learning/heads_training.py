@@ -13,7 +13,8 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -85,6 +86,13 @@ def train_heads(
     Returns:
         The heads after the last step.
     """
+    with _one_thread():
+        return _trained(material, options, told)
+
+
+def _trained(
+    material: Material, options: LearnOptions, told: Callable[[Step, ResidualHeads], None]
+) -> ResidualHeads:
     dice = np.random.default_rng(options.seed)
     heads = ResidualHeads(material.still.shape[1], options.hidden, seed=options.seed)
     optimiser = torch.optim.AdamW(heads.parameters(), lr=options.rate, weight_decay=_DECAY)
@@ -103,6 +111,21 @@ def train_heads(
         running = learned.item() if running is None else 0.95 * running + 0.05 * learned.item()
         told(Step(number, running, number in checked), heads)
     return heads
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let torch use one thread for a while.
+
+    Heads are too small for more: on a busy machine threads that wait for each other took 28 to
+    219 seconds for what one does in 12.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class _Batches:

@@ -46,6 +46,10 @@ def quiet(step, heads):
     """Tell nobody."""
 
 
+def interrupted(step, heads):
+    raise KeyboardInterrupt
+
+
 class TestHeads:
     @given(st.integers(0, 100), st.integers(0, 100))
     @laws
@@ -126,6 +130,18 @@ class TestTraining:
         torch.manual_seed(7)
         train_heads(material(), FAST, quiet)
         assert torch.equal(torch.rand(3), wanted)
+
+    def test_one_thread_trains_and_others_have_theirs_again(self):
+        before, seen = torch.get_num_threads(), []
+        torch.set_num_threads(2)
+        try:
+            train_heads(material(), FAST, lambda *_: seen.append(torch.get_num_threads()))
+            with pytest.raises(KeyboardInterrupt):
+                train_heads(material(), FAST, interrupted)
+            assert torch.get_num_threads() == 2
+        finally:
+            torch.set_num_threads(before)
+        assert set(seen) == {1}
 
     def test_what_a_tool_is_that_is_always_unknown_makes_no_difference(self):
         """Its row is moved by the same head, but it has no say in how the head is."""
