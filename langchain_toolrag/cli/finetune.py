@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
+from langchain_toolrag.catalogue.sources.directory import ToolDirectory
+from langchain_toolrag.catalogue.sources.directory_tools import definitions
 from langchain_toolrag.cli.arguments import Commands, at_least_one
 from langchain_toolrag.evaluation.labelled import read_all_labelled
 from langchain_toolrag.evaluation.output import refuse_unwritable
@@ -16,6 +19,7 @@ from langchain_toolrag.index.weights import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from langchain_toolrag.learning.finetune import Finetuned
+    from langchain_toolrag.learning.pairs import TrainingSet
 
 _NOTHING_LEARNED = 1
 
@@ -27,16 +31,23 @@ def register(commands: Commands) -> None:
     )
     finetune.set_defaults(run=_finetune)
     finetune.add_argument("--pairs", type=Path, required=True, metavar="FILE", help="pairs.jsonl")
-    finetune.add_argument("--tools", type=Path, required=True, metavar="FILE", help="tools.jsonl")
+    tools = finetune.add_mutually_exclusive_group(required=True)
+    tools.add_argument("--tools", type=Path, metavar="FILE", help="tools.jsonl")
+    tools.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="instead: what `toolrag ingest` wrote; `relevant` names tools by id or bound name",
+    )
     finetune.add_argument("--out", type=Path, required=True, metavar="FILE.safetensors")
     finetune.add_argument(
         "--watch",
         type=Path,
-        required=True,
         nargs="+",
+        default=[],
         metavar="DIR",
         help="labelled sets, as for eval, that are not learned from: they decide when to stop and "
-        "how much of the adapter is applied",
+        "how much of the adapter is applied (default: the last fifth of each set's pairs)",
     )
     finetune.add_argument(
         "--leave-out", nargs="*", default=(), metavar="SET", help="sets of the pairs to pass over"
@@ -53,10 +64,9 @@ def register(commands: Commands) -> None:
 
 def _finetune(arguments: argparse.Namespace) -> int:
     from langchain_toolrag.learning.finetune import finetune  # Imports torch.
-    from langchain_toolrag.learning.pairs import read_pairs
 
     refuse_unwritable(arguments.out)
-    sets = read_pairs(arguments.pairs, arguments.tools, leave_out=arguments.leave_out)
+    sets = _sets(arguments)
     watched = read_all_labelled(arguments.watch)
     with tqdm(total=arguments.steps, desc="training", unit=" steps", disable=None) as bar:
 
@@ -82,6 +92,15 @@ def _finetune(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _sets(arguments: argparse.Namespace) -> Sequence[TrainingSet]:
+    from langchain_toolrag.learning.pairs import read_pairs, read_pairs_for
+
+    if arguments.tools is not None:
+        return read_pairs(arguments.pairs, arguments.tools, leave_out=arguments.leave_out)
+    tools = definitions(ToolDirectory(arguments.data).tools())
+    return [read_pairs_for(arguments.pairs, tools, leave_out=arguments.leave_out)]
+
+
 def _report(finetuned: Finetuned) -> str:
     trained = finetuned.trained
     rows: list[tuple[str, Any]] = [("untrained", trained.before)]
@@ -89,5 +108,5 @@ def _report(finetuned: Finetuned) -> str:
     rows += [
         (f"step {trained.step}, scale {scale:g}", value) for scale, value in trained.scales.items()
     ]
-    lines = ["mean NDCG@10 of the watched sets, by meaning alone"]
+    lines = [f"{finetuned.measure} of the watched sets, by meaning alone"]
     return "\n".join([*lines, *(f"  {name:20} {value:.4f}" for name, value in rows)])

@@ -1,1 +1,1 @@
-"""Labelled requests in -> an adapter of the embedding model out. Needs torch."""
+"""A usage log or labelled requests in -> an adapter of the embedding model out. Needs torch."""

@@ -39,7 +39,7 @@ class LowRankLearner:
         EmbeddingError: If the model cannot be loaded or has no encoder to change.
 
     Attributes:
-        scale: As in `Learner`.
+        scale: How much of what was learned is applied, 0 to 1.
     """
 
     def __init__(self, model: str, *, rank: int = 16, seed: int = 0) -> None:

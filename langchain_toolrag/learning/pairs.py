@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from langchain_toolrag.catalogue.catalogue import build_catalogue
 from langchain_toolrag.catalogue.document import document_of
 from langchain_toolrag.catalogue.sources.json_files import Line, first_fault, read_lines
 from langchain_toolrag.errors import InvalidToolError, SourceError
+from langchain_toolrag.evaluation.labelled import LabelledQuery, LabelledSet
 from langchain_toolrag.types import ToolDocument, ToolId
 
 _FEWEST_PAIRS = 20
 _FEWEST_TOOLS = 2
+_HELD_OUT = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +42,13 @@ class TrainingSet:
         name: The set's name; empty where the files name none.
         documents: The tools.
         requests: The requests, at least one.
+        tools: The tools as they are defined, in the order of the documents.
     """
 
     name: str
     documents: tuple[ToolDocument, ...]
     requests: tuple[Request, ...]
+    tools: tuple[dict[str, Any], ...] = ()
 
 
 def read_pairs(
@@ -67,6 +73,86 @@ def read_pairs(
         SourceError: If a line is malformed or names a tool that is not there, a set to leave out is
             not there, or there are fewer than 20 pairs; says which file and line.
     """
+    kept = _kept(pairs, leave_out)
+    names = dict.fromkeys(pair.set for _, pair in kept)
+    catalogues = _catalogues(tools, {*names, *leave_out})
+    sets: list[TrainingSet] = []
+    for name in names:
+        catalogue = catalogues.get(name, {})
+        of_the_set = [item for item in kept if item[1].set == name]
+        sets.append(_training_set(name, catalogue, of_the_set, lambda each: each))
+    return tuple(sets)
+
+
+def read_pairs_for(
+    pairs: Path, tools: Sequence[dict[str, Any]], *, leave_out: Collection[str] = ()
+) -> TrainingSet:
+    """Read pairs that are all of one catalogue.
+
+    Args:
+        pairs: The file of requests, as for `read_pairs`; `relevant` has ids of tools, or the names
+            that a model sees. Sets can be left out, and make no difference otherwise.
+        tools: Definitions of the tools, each with its `id`.
+        leave_out: Names of sets to pass over.
+
+    Returns:
+        One set, without a name.
+
+    Raises:
+        SourceError: As for `read_pairs`.
+        InvalidToolError: If a definition is none.
+    """
+    kept = _kept(pairs, leave_out)
+    known = build_catalogue(tools, on_duplicate="id")
+    described = [(document_of(tool), tool) for tool in tools]
+    catalogue = {document.id: (document, tool) for document, tool in described}
+    return _training_set("", catalogue, kept, known.id_of)
+
+
+def hold_out(
+    sets: Sequence[TrainingSet], source: str
+) -> tuple[list[TrainingSet], list[LabelledSet]]:
+    """Keep the last fifth of each set's requests from being learned.
+
+    Args:
+        sets: The sets.
+        source: Where they come from, for messages.
+
+    Returns:
+        The sets without those requests, and the requests as labelled sets.
+
+    Raises:
+        SourceError: If no set has two requests.
+    """
+    learned: list[TrainingSet] = []
+    watched: list[LabelledSet] = []
+    for each in sets:
+        count = len(each.requests)
+        held = max(1, round(_HELD_OUT * count)) if count > 1 else 0
+        learned.append(replace(each, requests=each.requests[: count - held]))
+        if held:
+            watched.append(_labelled(each, each.requests[count - held :], source))
+    if not watched:
+        raise SourceError(source, "no set has two pairs, of which one could be held out: give some")
+    return learned, watched
+
+
+def _labelled(training: TrainingSet, requests: Sequence[Request], source: str) -> LabelledSet:
+    queries = tuple(
+        LabelledQuery(
+            str(number),
+            request.text,
+            tuple(training.documents[place].id for place in sorted(request.wanted)),
+            {},
+        )
+        for number, request in enumerate(requests)
+    )
+    name = training.name or "pairs"
+    return LabelledSet(name, source, training.tools, training.documents, queries)
+
+
+def _kept(pairs: Path, leave_out: Collection[str]) -> list[tuple[Line, _Pair]]:
+    """Read the pairs of all sets but some."""
     read = [(line, _pair(line)) for line in read_lines(pairs)]
     names = dict.fromkeys(pair.set for _, pair in read)
     unknown = sorted(set(leave_out) - set(names))
@@ -78,14 +164,7 @@ def read_pairs(
         raise SourceError(
             str(pairs), f"{len(kept)} pairs are too few to learn from; wanted {_FEWEST_PAIRS}"
         )
-    catalogues = _catalogues(tools, names)
-    return tuple(
-        _training_set(
-            name, catalogues.get(name, {}), [item for item in kept if item[1].set == name]
-        )
-        for name in names
-        if name not in leave_out
-    )
+    return kept
 
 
 class _Pair(BaseModel):
@@ -103,10 +182,14 @@ def _pair(line: Line) -> _Pair:
         raise line.fault(first_fault(error)) from error
 
 
-def _catalogues(tools: Path, names: Iterable[str]) -> dict[str, dict[ToolId, ToolDocument]]:
+_Catalogue: TypeAlias = dict[ToolId, tuple[ToolDocument, dict[str, Any]]]
+"""Tools and their definitions by the ids that pairs name them by."""
+
+
+def _catalogues(tools: Path, names: Iterable[str]) -> dict[str, _Catalogue]:
     """Read the tools of every set, by their ids as they are written."""
     known = set(names)
-    catalogues: dict[str, dict[ToolId, ToolDocument]] = {}
+    catalogues: dict[str, _Catalogue] = {}
     for line in read_lines(tools):
         identity, named = line.value.get("id"), line.value.get("set")
         if named is not None and not isinstance(named, str):
@@ -123,20 +206,26 @@ def _catalogues(tools: Path, names: Iterable[str]) -> dict[str, dict[ToolId, Too
         catalogue = catalogues.setdefault(name, {})
         if identity in catalogue:
             raise line.fault(f"two tools have the id {identity!r}; give each its own 'id'")
-        catalogue[identity] = document
+        catalogue[identity] = (document, definition)
     return catalogues
 
 
 def _training_set(
-    name: str, catalogue: Mapping[ToolId, ToolDocument], pairs: Iterable[tuple[Line, _Pair]]
+    name: str,
+    catalogue: _Catalogue,
+    pairs: Iterable[tuple[Line, _Pair]],
+    id_of: Callable[[str], ToolId | None],
 ) -> TrainingSet:
     places = {identity: place for place, identity in enumerate(catalogue)}
     requests: list[Request] = []
     for line, pair in pairs:
-        missing = [identity for identity in pair.relevant if identity not in places]
+        found = {named: places.get(id_of(named) or "") for named in pair.relevant}
+        missing = [named for named, place in found.items() if place is None]
         if missing:
             raise line.fault(f"'relevant' names {missing[0]!r}, an id that no tool of its set has")
         if len(places) < _FEWEST_TOOLS:
             raise line.fault("its set has a single tool: there is nothing to tell it from")
-        requests.append(Request(pair.query, frozenset(places[i] for i in pair.relevant)))
-    return TrainingSet(name, tuple(catalogue.values()), tuple(requests))
+        wanted = frozenset(place for place in found.values() if place is not None)
+        requests.append(Request(pair.query, wanted))
+    documents, tools = zip(*catalogue.values(), strict=True) if catalogue else ((), ())
+    return TrainingSet(name, documents, tuple(requests), tools)

@@ -15,15 +15,17 @@ from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.rows import tool_rows
 from langchain_toolrag.learning.batches import Batch, Batches
-from langchain_toolrag.learning.learner import Learner
-from langchain_toolrag.learning.pairs import TrainingSet
+from langchain_toolrag.learning.keeping import request_vectors
+from langchain_toolrag.learning.loss import SHARPNESS, contrastive_loss
+from langchain_toolrag.learning.low_rank import LowRankLearner
+from langchain_toolrag.learning.pairs import Request, TrainingSet
+from langchain_toolrag.types import Vectors
 from langchain_toolrag.vectors.cache import VectorMemory
 
 Watch: TypeAlias = Callable[[Embeddings], float]
 """How good a model is on sets that it is not trained on; higher is better."""
 
 _MISTAKEN = slice(2, 38)  # The very best ranks hold twins of the right tool: they are not wrong.
-_SHARPNESS = 20.0  # What cosines are multiplied by in the softmax.
 _WARM_UP = 20
 _DECAY = 0.01
 _LONGEST_GRADIENT = 1.0
@@ -83,7 +85,7 @@ class Trained:
 
 
 def train(
-    learner: Learner,
+    learner: LowRankLearner,
     sets: Sequence[TrainingSet],
     options: TrainingOptions,
     watch: Watch,
@@ -128,30 +130,12 @@ def train(
     return trained
 
 
-def _copies(learner: Learner) -> list[Tensor]:
+def _copies(learner: LowRankLearner) -> list[Tensor]:
     return [weight.detach().clone() for weight in learner.parameters()]
 
 
-def contrastive_loss(similarities: Tensor, wanted: Tensor) -> Tensor:
-    """Return the mean of `-log(e^s / (e^s + sum of e^s' of unwanted tools))`.
-
-    Every wanted tool stands against the unwanted ones alone: two that a request needs do not push
-    each other away.
-
-    Args:
-        similarities: Cosines times the sharpness, shape `(requests, tools)`.
-        wanted: 1 where the request needs the tool, same shape; at least one in each row.
-
-    Returns:
-        A number from 0; each request counts the same.
-    """
-    unwanted = similarities.masked_fill(wanted > 0, -torch.inf).logsumexp(dim=1, keepdim=True)
-    surprise = nn.functional.softplus(unwanted - similarities)
-    return ((surprise * wanted).sum(dim=1) / wanted.sum(dim=1)).mean()
-
-
 def _steps(
-    learner: Learner, batches: Batches, options: TrainingOptions
+    learner: LowRankLearner, batches: Batches, options: TrainingOptions
 ) -> Iterator[tuple[int, float]]:
     optimiser = torch.optim.AdamW(learner.parameters(), lr=options.rate, weight_decay=_DECAY)
     running = None
@@ -167,14 +151,14 @@ def _steps(
         yield step, running
 
 
-def _loss(learner: Learner, batch: Batch) -> Tensor:
+def _loss(learner: LowRankLearner, batch: Batch) -> Tensor:
     requests, tools = learner.requests(batch.requests), learner.tools(batch.texts)
     wanted = torch.from_numpy(batch.wanted.astype(np.float32))
-    return batch.weight * contrastive_loss(_SHARPNESS * requests @ tools.T, wanted)
+    return batch.weight * contrastive_loss(SHARPNESS * requests @ tools.T, wanted)
 
 
 def _choose_scale(
-    learner: Learner, options: TrainingOptions, watch: Watch, trained: Trained
+    learner: LowRankLearner, options: TrainingOptions, watch: Watch, trained: Trained
 ) -> None:
     for scale in options.scales:
         learner.scale = scale
@@ -185,12 +169,26 @@ def _choose_scale(
 
 
 def _mistaken(embeddings: Embeddings, training: TrainingSet) -> list[list[int]]:
-    """Return for every request tools that a model ranks high and that are not wanted."""
     embedder = Embedder(embeddings, cache=VectorMemory(), keep_requests=True)
     rows = tool_rows(training.documents, embedder, IndexOptions())
-    embedder.requests([request.text for request in training.requests])
+    vectors = request_vectors([request.text for request in training.requests], embedder)
+    return mistaken_tools(training.requests, vectors, rows)
+
+
+def mistaken_tools(requests: Sequence[Request], vectors: Vectors, rows: Vectors) -> list[list[int]]:
+    """Return for every request tools that the untrained model ranks high and that are not wanted.
+
+    Args:
+        requests: The requests.
+        vectors: Their vectors, shape `(len(requests), dim)`.
+        rows: The rows of their set's tools, shape `(tools, dim)`.
+
+    Returns:
+        Places of tools, best first. Those at the very top are left out: among them are twins of
+        the right tool.
+    """
     mistaken: list[list[int]] = []
-    for request in training.requests:
-        order = np.argsort(-(rows @ embedder.query(request.text)), kind="stable")[:50].tolist()
+    for request, vector in zip(requests, vectors, strict=True):
+        order = np.argsort(-(rows @ vector), kind="stable")[:50].tolist()
         mistaken.append([place for place in order if place not in request.wanted][_MISTAKEN])
     return mistaken

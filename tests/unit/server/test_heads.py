@@ -1,5 +1,6 @@
 """Learned heads that a running server follows, and what its log says of who asked."""
 
+import shutil
 import threading
 import time
 
@@ -331,18 +332,20 @@ class TestTrouble:
 
     @pytest.mark.parametrize("wrong", ["edited", "of another model", "missing"])
     def test_the_old_ones_stay_while_the_newest_cannot_be_used(
-        self, heads, promoted, open_ready, caplog, wrong
+        self, heads, promoted, open_ready, caplog, wrong, tmp_path
     ):
         client = open_ready()
         base = "another" if wrong == "of another model" else None
-        newest = heads.put_on_trial(adapter("Sends an email to somebody.", base))
+        # Made elsewhere: the server must see the newest heads when they are wrong, never before.
+        made = HeadsDirectory(shutil.copytree(heads.path, tmp_path / "made"))
+        newest = made.put_on_trial(adapter("Sends an email to somebody.", base))
+        made.promote()
         path = heads.path / f"{newest}.safetensors"
-        content = path.read_bytes()
-        if wrong == "edited":
-            path.write_bytes(content[:-1] + b"\0" + content[-1:])
-        elif wrong == "missing":
-            path.unlink()
-        heads.promote()
+        content = (made.path / path.name).read_bytes()
+        if wrong != "missing":
+            spoilt = content[:-1] + b"\0" + content[-1:]
+            path.write_bytes(spoilt if wrong == "edited" else content)
+        made.state_file.replace(heads.state_file)
         wait_until(lambda: health(client)[1])  # Nobody need search for it.
 
         assert best(client) == "home__play_song"
