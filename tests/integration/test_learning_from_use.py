@@ -84,7 +84,7 @@ def test_learning_raises_recall_on_later_requests(index, people, learned):
 
 
 def test_calls_of_random_tools_teach_nothing_that_is_promoted(index, monkeypatch):
-    quicker = functools.partial(LearnOptions, steps=100)
+    quicker = functools.partial(LearnOptions, steps=50)
     monkeypatch.setattr(learn_from_use, "LearnOptions", quicker)
     assert learn_from_use.chance(index, SEED, 100) != "promote"
 
@@ -106,7 +106,7 @@ def test_live_traffic_does_not_promote_heads_that_lead_astray(index, people, lea
     """What they hide is called less, and what is called instead stands in front."""
     astray = learn_from_use.astray(learned.adapter, SEED)
     far = {name: 30 * each if ".second." in name else each for name, each in astray.tensors.items()}
-    trial = people.sessions("trial", 300)
+    trial = people.sessions("trial", 200)
     astray = replace(astray, tensors=far)
     assert learn_from_use.on_trial(index, tmp_path, astray, trial).verdict != "promote"
 
