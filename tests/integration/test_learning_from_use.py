@@ -244,3 +244,20 @@ def test_a_running_agent_follows_a_promotion_and_a_roll_back_without_a_restart(r
     before, again = running.ask_until("")
     assert all(answer == new for answer in before)
     assert again == old  # To the last bit of every score.
+
+
+def test_the_example_prints_means_over_populations(learned, capsys):
+    found = [
+        learn_from_use.Outcome(
+            learned,
+            {"": (learn_from_use.Score(0.4, 0.5), learn_from_use.Score(after, 0.6))},
+            by_chance="refused",
+        )
+        for after in (0.5, 0.6)
+    ]
+    learn_from_use.print_table(found)
+    first, *_, last = capsys.readouterr().out.strip().splitlines()[1:]
+    assert " ".join(first.split()) == (
+        "all, recall 0.400 sd 0.000 0.550 sd 0.071 +0.150, +0.100, +0.200"
+    )
+    assert last.split(maxsplit=4)[-1] == "refused, refused"
