@@ -303,8 +303,7 @@ def print_finds(index: Index, seed: int, adapter: Adapter | None) -> None:
                 found[now == turn.tool].append(f"    {turn.text!r}: {first} -> {now}")
     print(f"  Of {LATER}, {len(found[True])} are right now that were wrong, such as")
     print("\n".join(found[True][:4]))
-    print(f"  and {len(found[False])} the other way round{':' if found[False] else ''}")
-    print("\n".join(found[False][:2]))
+    print(f"  and {len(found[False])} are wrong now that were right", *found[False][:2], sep="\n")
 
 
 def told(trial: Comparison) -> str:

@@ -8,9 +8,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from tqdm import tqdm
-from typing_extensions import Self
-
 from langchain_toolrag.cli.arguments import (
     Commands,
     add_cache_argument,
@@ -18,6 +15,7 @@ from langchain_toolrag.cli.arguments import (
     model_of,
 )
 from langchain_toolrag.cli.contenders import OPTIONS, indexed, models_of, refuse_without_model
+from langchain_toolrag.cli.progress import TaskBar
 from langchain_toolrag.evaluation.comparison import Comparison, compare
 from langchain_toolrag.evaluation.contender import Contender, read_contender
 from langchain_toolrag.evaluation.evaluate import evaluate
@@ -69,7 +67,7 @@ def _evaluate(parser: argparse.ArgumentParser, arguments: argparse.Namespace) ->
     _refuse_files(arguments)
     sets = _sets(parser, arguments)
     models = models_of(contenders, model, arguments.cache)
-    with _Bar() as bar:
+    with TaskBar() as bar:
         results = {
             each.name: [evaluate(labelled, each, models[each.name], bar) for labelled in sets]
             for each in contenders
@@ -118,24 +116,3 @@ def _report(results: Results, comparisons: Sequence[Comparison], *, as_values: b
     if as_values:
         return json.dumps(as_json(results, comparisons), ensure_ascii=False, indent=2)
     return as_table(results, comparisons)
-
-
-class _Bar:
-    """A progress bar on a terminal, a new one whenever something else is being done."""
-
-    def __init__(self) -> None:
-        self._doing = ""
-        self._bar = tqdm(disable=True)
-
-    def __call__(self, doing: str, done: int, total: int) -> None:
-        if doing != self._doing:
-            self._bar.close()
-            self._doing = doing
-            self._bar = tqdm(desc=doing, total=total, disable=None, leave=False)
-        self._bar.update(done - self._bar.n)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.close()

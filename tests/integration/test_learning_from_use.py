@@ -84,7 +84,7 @@ def test_learning_raises_recall_on_later_requests(index, people, learned):
 
 
 def test_calls_of_random_tools_teach_nothing_that_is_promoted(index, monkeypatch):
-    quicker = functools.partial(LearnOptions, steps=100)
+    quicker = functools.partial(LearnOptions, steps=50)
     monkeypatch.setattr(learn_from_use, "LearnOptions", quicker)
     assert learn_from_use.chance(index, SEED, 100) != "promote"
 
@@ -106,7 +106,7 @@ def test_live_traffic_does_not_promote_heads_that_lead_astray(index, people, lea
     """What they hide is called less, and what is called instead stands in front."""
     astray = learn_from_use.astray(learned.adapter, SEED)
     far = {name: 30 * each if ".second." in name else each for name, each in astray.tensors.items()}
-    trial = people.sessions("trial", 300)
+    trial = people.sessions("trial", 200)
     astray = replace(astray, tensors=far)
     assert learn_from_use.on_trial(index, tmp_path, astray, trial).verdict != "promote"
 
@@ -244,3 +244,20 @@ def test_a_running_agent_follows_a_promotion_and_a_roll_back_without_a_restart(r
     before, again = running.ask_until("")
     assert all(answer == new for answer in before)
     assert again == old  # To the last bit of every score.
+
+
+def test_the_example_prints_means_over_populations(learned, capsys):
+    found = [
+        learn_from_use.Outcome(
+            learned,
+            {"": (learn_from_use.Score(0.4, 0.5), learn_from_use.Score(after, 0.6))},
+            by_chance="refused",
+        )
+        for after in (0.5, 0.6)
+    ]
+    learn_from_use.print_table(found)
+    first, *_, last = capsys.readouterr().out.strip().splitlines()[1:]
+    assert " ".join(first.split()) == (
+        "all, recall 0.400 sd 0.000 0.550 sd 0.071 +0.150, +0.100, +0.200"
+    )
+    assert last.split(maxsplit=4)[-1] == "refused, refused"

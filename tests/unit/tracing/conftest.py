@@ -120,3 +120,15 @@ def with_tracing(tools, telemetry):
     yield make
     for rag in opened:
         rag.close()
+
+
+@pytest.fixture(params=["sync", "async"])
+def select(request):
+    """Select one way or the other: `await select(rag, messages, ...)`."""
+
+    async def ask(rag, *args, **given):
+        if request.param == "async":
+            return await rag.aselect(*args, **given)
+        return rag.select(*args, **given)
+
+    return ask

@@ -74,18 +74,6 @@ class Client:
 
 
 @pytest.fixture(params=["sync", "async"])
-def select(request):
-    """Select one way or the other: `await select(rag, messages, ...)`."""
-
-    async def ask(rag, *args, **given):
-        if request.param == "async":
-            return await rag.aselect(*args, **given)
-        return rag.select(*args, **given)
-
-    return ask
-
-
-@pytest.fixture(params=["sync", "async"])
 def find(request):
     async def ask(rag, *args, **given):
         if request.param == "async":

@@ -35,16 +35,6 @@ except ModuleNotFoundError as error:
 """
 
 
-@pytest.fixture(params=["sync", "async"])
-def select(request):
-    async def ask(rag, *args, **given):
-        if request.param == "async":
-            return await rag.aselect(*args, **given)
-        return rag.select(*args, **given)
-
-    return ask
-
-
 def documents(span):
     return json.loads(span.attributes["gen_ai.retrieval.documents"])
 

@@ -70,17 +70,7 @@ def test_a_writer_that_is_killed_at_any_moment_loses_nothing_that_was_flushed(di
 
         flushed, torn = set(), 0
         for round in range(15):
-            read, report = os.pipe()
-            child = in_child(lambda: write(report, round))
-            os.close(report)
-            said = os.read(read, 3)  # It has begun.
-            time.sleep(random.uniform(0, 0.03))
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            while part := os.read(read, 65536):
-                said += part
-            os.close(read)
-            for last in map(int, said.split()[: said.count(b" ")]):
+            for last in killed(lambda report: write(report, round)):
                 flushed |= {f"{round}-{n}" for n in range(last - 19, last + 1)}
             skipped = Skipped()
             found = names(skipped)
@@ -113,17 +103,7 @@ def test_of_a_killed_writer_every_vector_is_there_or_missing_and_those_flushed_a
 
         flushed, missing = set(), 0
         for round in range(12):
-            read, report = os.pipe()
-            child = in_child(lambda: write(report, round))
-            os.close(report)
-            said = os.read(read, 3)  # It has begun.
-            time.sleep(random.uniform(0, 0.03))
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            while part := os.read(read, 65536):
-                said += part
-            os.close(read)
-            for last in map(int, said.split()[: said.count(b" ")]):
+            for last in killed(lambda report: write(report, round)):
                 flushed |= {f"{round}-{n}" for n in range(last - 9, last + 1)}
             known = vectors()
             if flushed - set(known):

@@ -50,17 +50,7 @@ def test_a_writer_that_is_killed_at_any_moment_loses_nothing_that_was_put(tmp_pa
 
         put, folded, torn = [], set(), 0
         for round in range(20):
-            read, report = os.pipe()
-            child = in_child(lambda: write(report, round * 1_000_000))
-            os.close(report)
-            said = os.read(read, 3)  # It has begun.
-            time.sleep(random.uniform(0, 0.03))
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            while part := os.read(read, 65536):
-                said += part
-            os.close(read)
-            for start in map(int, said.split()[: said.count(b" ")]):
+            for start in killed(lambda report: write(report, round * 1_000_000)):
                 put += range(start, start + 7)
             lost = missing(VectorCache(directory, "model"), put)
             if lost:
