@@ -23,9 +23,9 @@ from langchain_toolrag.catalogue.catalogue import (
 from langchain_toolrag.catalogue.document import document_of, is_providers_own
 from langchain_toolrag.errors import DuplicateToolError, ToolRAGError, UnknownToolError
 from langchain_toolrag.fork import reset_after_fork
-from langchain_toolrag.index.contract import Index
+from langchain_toolrag.index.contract import Index, Progress
 from langchain_toolrag.index.storage import save_index
-from langchain_toolrag.index.tool_index import Progress, ToolIndex
+from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.types import Changes, Tool, ToolId, Tools
 
 logger = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class IndexedTools:
         return Status(
             ready=self.ready,
             indexed=self.indexed,
-            tools=len(self.tool_index.documents),
+            tools=self.tool_index.size,
             version=self.tool_index.version,
             failure=self.tool_index.failure or self._reindex_failure,
             rejected=self._catalogue.rejected,
@@ -160,7 +160,8 @@ class IndexedTools:
             known = self._catalogue
             given = {id(tool) for tool in known.originals}
             new = [tool for tool in tools if not _is_known(tool, known, given)]
-            return self._change(extended(known, new, on_duplicate=self.on_duplicate))
+            following = extended(known, new, on_duplicate=self.on_duplicate)
+            return self._change(following, known)
 
     def remove(self, names: Iterable[str]) -> Changes:
         """Take tools out; as with `add`, it is not asked whether others have changed.
@@ -177,7 +178,8 @@ class IndexedTools:
         with self._changing:
             leaving = self.known_ids(names, where="remove()")
             known = self._catalogue
-            return self._change(reduced(known, leaving, on_duplicate=self.on_duplicate))
+            following = reduced(known, leaving, on_duplicate=self.on_duplicate)
+            return self._change(following, known)
 
     def refresh(self, tools: Tools) -> Changes:
         """Make the catalogue hold exactly these tools; what is unchanged keeps its vectors.
@@ -227,8 +229,7 @@ class IndexedTools:
             EmbeddingError: If the model cannot be loaded or its vectors cannot be used.
         """
         changes = Changes() if tools is None else self.refresh(tools)
-        if isinstance(self.tool_index, ToolIndex):
-            self.tool_index.embed(progress)
+        self.tool_index.embed(progress)
         return changes
 
     async def aindex(self, tools: Tools | None = None, progress: Progress | None = None) -> Changes:
@@ -283,9 +284,13 @@ class IndexedTools:
         self._timing = threading.Lock()
         self._timer = None
 
-    def _change(self, catalogue: Catalogue) -> Changes:
-        """Swap catalogue and index; a hit that the catalogue lacks for a moment is not bound."""
-        changes = self.tool_index.refresh(catalogue.documents)
+    def _change(self, catalogue: Catalogue, before: Catalogue | None = None) -> Changes:
+        """Swap catalogue and index; a hit that the catalogue lacks for a moment is not bound.
+
+        With the catalogue before, only what differs is written: an index that processes share may
+        hold tools that others brought.
+        """
+        changes = _written(self.tool_index, catalogue, before)
         self._catalogue = catalogue
         self._reindex_failure = ""
         return changes
@@ -316,3 +321,21 @@ def _is_known(tool: Tool, catalogue: Catalogue, given: Collection[int]) -> bool:
     if replace(document, bound_name=entry.document.bound_name) != entry.document:
         raise DuplicateToolError(document.id, (entry.document.origin, document.origin))
     return True
+
+
+def _written(index: Index, catalogue: Catalogue, before: Catalogue | None) -> Changes:
+    """Have an index hold a catalogue, or take over what differs from the catalogue before."""
+    if before is None:
+        return index.refresh(catalogue.documents)
+    known, wanted = before.entries, catalogue.entries
+    entering = [
+        entry.document
+        for identity, entry in wanted.items()
+        if identity not in known or known[identity].document != entry.document
+    ]
+    leaving = [identity for identity in known if identity not in wanted]
+    removed = index.remove(leaving).removed if leaving else ()
+    added = index.add(entering) if entering else Changes()
+    changed = {*added.added, *added.changed}
+    kept = tuple(identity for identity in wanted if identity not in changed)
+    return Changes(added.added, added.changed, removed, kept)

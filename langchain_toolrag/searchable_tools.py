@@ -19,11 +19,11 @@ from langchain_toolrag.plans import arun, run
 from langchain_toolrag.search import finding, rankings
 from langchain_toolrag.search.cutoff import Cutoff
 from langchain_toolrag.search_log import SearchLog
-from langchain_toolrag.selection.bindable import Filter, as_filter
+from langchain_toolrag.selection.bindable import Filter, as_filter, within
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.tracing.tracing import About, Tracing
 from langchain_toolrag.trial.in_use import HeadsInUse
-from langchain_toolrag.types import Finding, Hit, ToolDocument, ToolId
+from langchain_toolrag.types import Finding, Hit, ToolDocument, ToolFilter, ToolId
 from langchain_toolrag.usage.log import UsageLog
 
 _DEFAULTS = SelectionOptions()
@@ -31,6 +31,8 @@ _DEFAULTS = SelectionOptions()
 
 class SearchableTools(IndexedTools):
     """Tools that can be searched.
+
+    Of an index that holds tools of others, too, its own are found; if it has none, all are.
 
     Args:
         index: The index; it is made to hold the tools.
@@ -203,7 +205,7 @@ class SearchableTools(IndexedTools):
             Hits, best first; scores are BM25's, above 0.
         """
         limit = _limit(k, self.options.text_search_limit)
-        return run(rankings.text(query, limit, as_filter(filter)), self._asking().ask)
+        return run(rankings.text(query, limit, self._among_own(filter)), self._asking().ask)
 
     async def atext_search(
         self, query: str, k: int | None = None, filter: Filter | None = None
@@ -222,7 +224,9 @@ class SearchableTools(IndexedTools):
         Returns:
             Hits, best first; scores are points, above 0.
         """
-        return run(rankings.keyword(query, _limit(k, k), as_filter(filter)), self._asking().ask)
+        return run(
+            rankings.keyword(query, _limit(k, k), self._among_own(filter)), self._asking().ask
+        )
 
     async def akeyword_search(
         self, query: str, k: int = 5, filter: Filter | None = None
@@ -232,7 +236,7 @@ class SearchableTools(IndexedTools):
 
     def _finding(self, query: str, k: int | None, filter: Filter | None) -> finding.Search:
         cutoff = self.options.cutoff if k is None else Cutoff(k=k)
-        return finding.find(query, cutoff, as_filter(filter))
+        return finding.find(query, cutoff, self._among_own(filter))
 
     def _looking(
         self, query: str, max_results: int, filter: Filter | None, asking: Asking
@@ -241,11 +245,18 @@ class SearchableTools(IndexedTools):
         most = _limit(max_results, max_results)
         cutoff = replace(self.options.cutoff, k=None, max_k=most, min_k=min(1, most))
         started = time.perf_counter()
-        found = yield from finding.find_or_by_words(query, cutoff, as_filter(filter))
+        found = yield from finding.find_or_by_words(query, cutoff, self._among_own(filter))
         found = replace(found, heads=asking.digest)
         if self._search_log is None:
             return found
         return self._search_log.found(query, found, asking, self._changed_options(), started)
+
+    def _among_own(self, filter: Filter | None) -> ToolFilter | None:
+        """Return a filter that keeps out what others brought into an index that is shared."""
+        own, wanted = self._catalogue.entries, as_filter(filter)
+        if not own or self.tool_index.size <= len(own):
+            return wanted
+        return within(own, wanted)
 
     def _asking(self, config: RunnableConfig | None = None) -> Asking:
         """Return how a caller's questions are asked."""
@@ -285,7 +296,7 @@ class SearchableTools(IndexedTools):
         return rankings.semantic(
             query,
             _limit(k, self.options.semantic_limit),
-            as_filter(filter),
+            self._among_own(filter),
             threshold=self.options.similarity_threshold,
         )
 

@@ -340,8 +340,8 @@ class ToolRAG(SourcedTools):
             self.report_server(server, problem)
         followed.start(take)
 
-    def _change(self, catalogue: Catalogue) -> Changes:
-        changes = super()._change(catalogue)
+    def _change(self, catalogue: Catalogue, before: Catalogue | None = None) -> Changes:
+        changes = super()._change(catalogue, before)
         for name in self.options.always_include if catalogue.entries else ():
             if catalogue.id_of(name) is None:
                 logger.warning("always_include names %r, which is not among the tools", name)

@@ -99,18 +99,20 @@ class ToolFilter:
         servers: Servers whose tools pass.
         tags: A tool passes with at least one of these.
         predicate: A function of the tool document; called on every document of a search.
+        ids: Tools that pass.
 
     Raises:
-        TypeError: If `servers` or `tags` is a single string, or `predicate` cannot be called or
-            is asynchronous (its answer would be a coroutine, which is true whatever it holds).
+        TypeError: If `servers`, `tags` or `ids` is a single string, or `predicate` cannot be called
+            or is asynchronous (its answer would be a coroutine, which is true whatever it holds).
     """
 
     servers: Collection[str] | None = None
     tags: Collection[str] | None = None
     predicate: Callable[[ToolDocument], bool] | None = None
+    ids: Collection[ToolId] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("servers", "tags"):
+        for name in ("servers", "tags", "ids"):
             given = getattr(self, name)
             if isinstance(given, str):
                 raise TypeError(f"{name} is the string {given!r}; wanted a set of strings")
@@ -123,6 +125,8 @@ class ToolFilter:
 
     def admits(self, document: ToolDocument) -> bool:
         """Return whether the document passes every restriction."""
+        if self.ids is not None and document.id not in self.ids:
+            return False
         if self.servers is not None and document.server not in self.servers:
             return False
         if self.tags is not None and document.tags.isdisjoint(self.tags):

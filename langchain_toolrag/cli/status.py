@@ -16,7 +16,6 @@ from langchain_toolrag.cli.directory import printable, rag_over
 from langchain_toolrag.cli.stores import add_store_arguments, opened_store
 from langchain_toolrag.errors import EmbeddingError
 from langchain_toolrag.index.texts import view_texts
-from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.index.vector_space import vectors_in
 from langchain_toolrag.toolrag import ToolRAG
 from langchain_toolrag.vectors.cache import text_key
@@ -64,8 +63,8 @@ def _vectors(
 
 
 def _cached(rag: ToolRAG, store: ToolStore) -> _Vectors | None:
-    index = rag.tool_index
-    if not isinstance(index, ToolIndex):
+    index = rag.tool_index.local
+    if index is None:
         return None
     cache = vectors_in(store, index.embedder.embeddings)
     if cache is None:

@@ -16,7 +16,6 @@ from langchain_toolrag.evaluation.labelled import LabelledQuery, LabelledSet
 from langchain_toolrag.evaluation.measures import Measures, Siblings, measure
 from langchain_toolrag.index.embedding import NoEmbeddings, as_embeddings, model_name
 from langchain_toolrag.index.heads import Heads, read_heads
-from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.index.vector_space import cache_in
 from langchain_toolrag.search.request import parts_of, request_in
 from langchain_toolrag.selection.conversation import read_conversation
@@ -148,8 +147,9 @@ def warm(rag: ToolRAG, way: Way, queries: Sequence[LabelledQuery]) -> None:
     texts = [query.text for query in queries]
     if way == "product":
         texts += [text for query in queries for text in _searched(query)]
-    if isinstance(rag.tool_index, ToolIndex):
-        rag.tool_index.embedder.requests(list(dict.fromkeys(texts)))
+    local = rag.tool_index.local
+    if local is not None:
+        local.embedder.requests(list(dict.fromkeys(texts)))
 
 
 def _searched(query: LabelledQuery) -> Iterator[str]:

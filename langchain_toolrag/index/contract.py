@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from langchain_toolrag.index.heads import Heads
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.types import Changes, Evidence, ToolDocument, ToolFilter, ToolId, Vector
+
+if TYPE_CHECKING:
+    from langchain_toolrag.index.tool_index import ToolIndex
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with how many tools have vectors now and how many were to get them."""
 
 CANDIDATES = 30
 """How many tools each source puts forward for fusion."""
@@ -33,6 +39,14 @@ class Index(Protocol):
         """The documents, in the order they came."""
 
     @property
+    def size(self) -> int:
+        """How many documents it holds, as far as that is known without asking anybody."""
+
+    @property
+    def local(self) -> ToolIndex | None:
+        """The index in memory that answers, whose vectors can be read; None if there is none."""
+
+    @property
     def ready(self) -> bool:
         """Whether a query can be embedded without a model being loaded first."""
 
@@ -44,6 +58,9 @@ class Index(Protocol):
     def failure(self) -> str:
         """Why embedding failed the last time; empty if it did not."""
 
+    def documents_of(self, ids: Iterable[ToolId]) -> Mapping[ToolId, ToolDocument]:
+        """Return the documents of some tools by id; those that are not there are left out."""
+
     def add(self, documents: Sequence[ToolDocument]) -> Changes:
         """Add documents; one whose id is known replaces the old one."""
 
@@ -52,6 +69,16 @@ class Index(Protocol):
 
     def refresh(self, documents: Sequence[ToolDocument]) -> Changes:
         """Make the index hold exactly these documents."""
+
+    def embed(self, progress: Progress | None = None) -> None:
+        """Make the vectors that are missing.
+
+        Args:
+            progress: Called as they are made.
+
+        Raises:
+            EmbeddingError: If the model cannot be loaded or its vectors cannot be used.
+        """
 
     def evidence(
         self,

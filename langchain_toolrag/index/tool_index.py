@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from langchain_core.embeddings import Embeddings
+from typing_extensions import Self
 
 from langchain_toolrag.errors import EmbeddingError, StillLoadingError
 from langchain_toolrag.fork import reset_after_fork
-from langchain_toolrag.index.contract import CANDIDATES
+from langchain_toolrag.index.contract import CANDIDATES, Progress
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.embedding import as_embeddings, model_name
 from langchain_toolrag.index.headed import HeadedSnapshots
@@ -35,9 +35,6 @@ from langchain_toolrag.types import (
 from langchain_toolrag.vectors.cache import KnownVectors
 
 logger = logging.getLogger(__name__)
-
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called with how many tools have vectors now and how many were to get them."""
 
 _CHUNK = 100  # At least so many tools' vectors are made, and stored, at once.
 _MOST_CHUNKS = 20  # Storing copies the index: a large catalogue takes larger chunks.
@@ -110,6 +107,16 @@ class ToolIndex:
         return tuple(self._snapshot.documents.values())
 
     @property
+    def size(self) -> int:
+        """How many documents it holds."""
+        return len(self._snapshot.documents)
+
+    @property
+    def local(self) -> Self:
+        """This index: it is in memory."""
+        return self
+
+    @property
     def ready(self) -> bool:
         """Whether the embedding model is loaded; a model that is not ours counts as loaded."""
         return self.embedder.ready
@@ -124,6 +131,18 @@ class ToolIndex:
     def failure(self) -> str:
         """Why embedding failed the last time; empty if it did not."""
         return self.embedder.failure
+
+    def documents_of(self, ids: Iterable[ToolId]) -> Mapping[ToolId, ToolDocument]:
+        """Return the documents of some tools.
+
+        Args:
+            ids: Which ones.
+
+        Returns:
+            The documents by id; of ids that are not there, none.
+        """
+        known = self._snapshot.documents
+        return {identity: known[identity] for identity in ids if identity in known}
 
     def add(self, documents: Sequence[ToolDocument]) -> Changes:
         """Add documents; one whose id is known replaces the old one.

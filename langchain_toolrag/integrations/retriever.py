@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from langchain_core.callbacks import (
@@ -72,12 +73,13 @@ class ToolRetriever(BaseRetriever):
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        return self._documents(
-            await self.rag.asearch(query, self.k if k is None else k, self._filter)
-        )
+        hits = await self.rag.asearch(query, self._wanted(k), self._filter)
+        if self.rag.tool_index.local is None:
+            return await asyncio.to_thread(self._documents, hits)
+        return self._documents(hits)
 
     def _documents(self, hits: list[Hit]) -> list[Document]:
-        indexed = {document.id: document for document in self.rag.tool_index.documents}
+        indexed = self.rag.tool_index.documents_of([hit.id for hit in hits])
         return [
             Document(
                 id=hit.id,

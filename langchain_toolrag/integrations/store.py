@@ -237,6 +237,10 @@ class _IndexOfTexts(ToolIndex):
         """Make the index hold exactly these documents, as the store describes them."""
         return super().refresh([self._as_said(document) for document in documents])
 
+    def add(self, documents: Sequence[ToolDocument]) -> Changes:
+        """Add documents, as the store describes them."""
+        return super().add([self._as_said(document) for document in documents])
+
     def _as_said(self, document: ToolDocument) -> ToolDocument:
         said = self.texts.get(document.id, "").removeprefix(f"{document.name}:").strip()
         return replace(document, description=said) if said else document

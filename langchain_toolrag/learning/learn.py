@@ -233,9 +233,12 @@ class _Lesson:
 
 
 def _index_of(rag: ToolRAG) -> ToolIndex:
-    index = rag.tool_index
-    if not isinstance(index, ToolIndex):
-        raise TypeError(f"the index is a {type(index).__name__}; wanted one that is local")
+    index = rag.tool_index.local
+    if index is None:
+        raise TypeError(
+            f"the index is a {type(rag.tool_index).__name__} without vectors in memory; wanted one "
+            "that is local"
+        )
     if isinstance(index.embedder.embeddings, NoEmbeddings):
         raise EmbeddingError(
             "heads move the vectors of an embedding model: search by one, not words"

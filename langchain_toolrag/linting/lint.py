@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from langchain_toolrag.catalogue.catalogue import Catalogue
 from langchain_toolrag.catalogue.document import identify
+from langchain_toolrag.index.contract import Progress
 from langchain_toolrag.index.embedding import NoEmbeddings
-from langchain_toolrag.index.tool_index import Progress, ToolIndex
 from langchain_toolrag.linting.descriptions import long_descriptions, poor_descriptions
 from langchain_toolrag.linting.finding import CODES, Finding
 from langchain_toolrag.linting.names import duplicate_names, renamed, vague_names
@@ -75,10 +75,9 @@ def _rejected(catalogue: Catalogue) -> Iterator[Finding]:
 
 def _vectors(rag: ToolRAG) -> Vectors | None:
     """Return the rows of the catalogue's tools; None for an index that does not show them."""
-    if not isinstance(rag.tool_index, ToolIndex):
-        return None
-    snapshot = rag.tool_index.snapshot
-    if snapshot.dense is None:
+    local = rag.tool_index.local
+    snapshot = None if local is None else local.snapshot
+    if snapshot is None or snapshot.dense is None:
         return None
     return snapshot.dense.rows([snapshot.keys[document.id] for document in rag.catalogue.documents])
 

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from langchain_toolrag.catalogue.names import split_words
 from langchain_toolrag.index.analysis import terms
+from langchain_toolrag.index.contract import Progress
 from langchain_toolrag.index.texts import lexical_text
-from langchain_toolrag.index.tool_index import Progress
 from langchain_toolrag.linting.finding import Finding, listed
 from langchain_toolrag.linting.twins import Twins
 from langchain_toolrag.types import Hit, ToolDocument, ToolId

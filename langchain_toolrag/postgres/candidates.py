@@ -20,7 +20,7 @@ class Row(NamedTuple):
         version: The catalogue's version.
         embedded: The version whose tools all had vectors; -1 for none.
         measured: The version whose spread was measured; -1 for none.
-        has_tools: Whether it has any tools.
+        tools: How many tools it has.
         is_server: Whether a server has the name that the whole query may be.
         lexical_mean: Mean of all tools' lexical scores; None where no tool has any.
         lexical_deviation: Their standard deviation; None likewise.
@@ -37,7 +37,7 @@ class Row(NamedTuple):
     version: int
     embedded: int
     measured: int
-    has_tools: bool
+    tools: int
     is_server: bool
     lexical_mean: float | None
     lexical_deviation: float | None

@@ -8,7 +8,9 @@ with asked as (
 ),
 state as (
     select c.version, coalesce(s.embedded, -1) as embedded, coalesce(s.version, -1) as measured,
-        exists (select from toolrag.tools as t where t.tenant = c.tenant) as has_tools,
+        coalesce((
+            select w.tools from toolrag.word_counts as w where w.tenant = c.tenant and w.word = ''
+        ), 0) as tools,
         exists (
             select from toolrag.tools as t
             where t.tenant = c.tenant and t.server_key = %(server)s::text and t.server_key <> ''
@@ -63,7 +65,7 @@ found as (
         from rarities as r
     ) as w
 )
-select s.version, s.embedded, s.measured, s.has_tools, s.is_server, w.mean, w.deviation, f.*
+select s.version, s.embedded, s.measured, s.tools, s.is_server, w.mean, w.deviation, f.*
 from state as s
 left join (select mean, deviation from worded where id is null) as w on true
 left join found as f on true

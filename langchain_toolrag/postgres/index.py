@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
 from langchain_core.embeddings import Embeddings
 from typing_extensions import Self
 
 from langchain_toolrag.errors import DatabaseError, EmbeddingError
-from langchain_toolrag.index.contract import CANDIDATES
+from langchain_toolrag.index.contract import CANDIDATES, Progress
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.embedding import as_embeddings, model_name
 from langchain_toolrag.index.heads import Heads
 from langchain_toolrag.index.options import IndexOptions
-from langchain_toolrag.index.tool_index import Progress
+from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.index.vector_space import vector_space
 from langchain_toolrag.postgres.connection import Database
 from langchain_toolrag.postgres.follower import Follower
@@ -123,6 +123,16 @@ class PostgresIndex:
         return self._reader.documents
 
     @property
+    def size(self) -> int:
+        """How many documents it holds; if remote, at the last search or change here."""
+        return self._reader.size
+
+    @property
+    def local(self) -> ToolIndex | None:
+        """The copy in memory; None if remote."""
+        return self._reader if isinstance(self._reader, Replica) else None
+
+    @property
     def ready(self) -> bool:
         """Whether the embedding model is loaded; a model that is not ours counts as loaded."""
         return self._reader.ready
@@ -141,6 +151,20 @@ class PostgresIndex:
     def lag(self) -> str:
         """Why a replica may lag behind the database; empty while it does not, and if remote."""
         return "" if self._follower is None else self._follower.failure
+
+    def documents_of(self, ids: Iterable[ToolId]) -> Mapping[ToolId, ToolDocument]:
+        """Return the documents of some tools.
+
+        Args:
+            ids: Which ones.
+
+        Returns:
+            The documents by id; of ids that are not there, none.
+
+        Raises:
+            DatabaseError: If it is remote and cannot be asked.
+        """
+        return self._reader.documents_of(ids)
 
     def add(self, documents: Sequence[ToolDocument]) -> Changes:
         """Add documents; one whose id is known replaces the old one.

@@ -96,6 +96,7 @@ class RemoteSearch:
     Attributes:
         vectors: The tools' vectors.
         version: The catalogue's version at the last search; 0 before the first.
+        size: How many tools it had then.
 
     Raises:
         ValueError: If the options ask for raw words: the database holds stemmed ones.
@@ -116,10 +117,10 @@ class RemoteSearch:
             )
         self.vectors = ToolVectors(database, embedder, options)
         self.version = 0
+        self.size = 0
         self._database = database
         self._embedder = embedder
         self._spread = UNKNOWN
-        self._seen_tools = False
         self._read_only_at = -1
         self._loading = Loading(embedder, self.vectors) if background else None
 
@@ -206,10 +207,9 @@ class RemoteSearch:
 
     def _has_tools(self) -> Generator[_Question, _Answers, bool]:
         """Return whether there is anything to embed a query for; asked until it was seen."""
-        if not self._seen_tools:
-            answers = yield _Question(_ANY, {})
-            self._seen_tools = bool(answers)
-        return self._seen_tools
+        if self.size:
+            return True
+        return bool((yield _Question(_ANY, {})))
 
     def _search(self, request: _Request) -> _Search:
         """Search; a plan that asks the database once, unless a predicate lets too few pass."""
@@ -217,7 +217,7 @@ class RemoteSearch:
         if not rows:
             return Evidence((), ScoreStatistics(), 0, dense_ready=False)
         state = rows[0]
-        self.version, self._seen_tools = state.version, state.has_tools
+        self.version, self.size = state.version, state.tools
         spread = yield from self._measured(state.measured)
         names = candidates.names(request.query)
         return Evidence(

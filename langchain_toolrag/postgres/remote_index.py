@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from langchain_toolrag.errors import AdapterError
-from langchain_toolrag.index.contract import CANDIDATES
+from langchain_toolrag.index.contract import CANDIDATES, Progress
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.embedding import model_name
 from langchain_toolrag.index.heads import Heads
 from langchain_toolrag.index.keyword import parse_query
-from langchain_toolrag.index.tool_index import Progress
 from langchain_toolrag.postgres.remote import RemoteSearch
 from langchain_toolrag.postgres.tool_store import Stand, ToolTable
-from langchain_toolrag.types import Evidence, ToolDocument, ToolFilter, Vector
+from langchain_toolrag.types import Evidence, ToolDocument, ToolFilter, ToolId, Vector
 
 
 class RemoteIndex:
@@ -30,6 +29,7 @@ class RemoteIndex:
         self._search = search
         self._embedder = embedder
         self._stand = table.stand()
+        self._counted = table.count()
         self._read: tuple[Stand, tuple[ToolDocument, ...]] = (Stand(), ())
 
     @property
@@ -52,6 +52,17 @@ class RemoteIndex:
             documents = tuple(placed.document for placed in whole.written.values())
             self._read = (whole.stand, documents)
         return documents
+
+    def documents_of(self, ids: Iterable[ToolId]) -> Mapping[ToolId, ToolDocument]:
+        """Return the documents of some tools; see `ToolTable.documents_of`."""
+        return self._table.documents_of(ids)
+
+    @property
+    def size(self) -> int:
+        """How many documents there were when it was searched or changed here last."""
+        if self._search.version >= self._stand.version:
+            return self._search.size
+        return self._counted
 
     @property
     def ready(self) -> bool:
@@ -78,6 +89,7 @@ class RemoteIndex:
             DatabaseError: If it cannot be asked.
         """
         before, self._stand = self._stand, self._table.stand()
+        self._counted = self._table.count()
         return before != self._stand
 
     def embed(self, progress: Progress | None = None) -> None:

@@ -138,6 +138,24 @@ class ToolTable:
             query = "select count(*) from toolrag.tools where tenant = %s"
             return int(_one(connection, query, [self._database.tenant])[0])
 
+    def documents_of(self, ids: Iterable[ToolId]) -> dict[ToolId, ToolDocument]:
+        """Return the documents of some tools.
+
+        Args:
+            ids: Which ones.
+
+        Returns:
+            The documents by id; of ids that are not there, none.
+
+        Raises:
+            DatabaseError: If it cannot be asked.
+        """
+        query = "select document::text from toolrag.tools where tenant = %s and id = any(%s)"
+        values = [self._database.tenant, list(map(stored_id, ids))]
+        with self._database.read() as connection:
+            found = [read_document(text) for (text,) in connection.execute(query, values)]
+        return {document.id: document for document in found}
+
     def since(self, known: Stand) -> News:
         """Return what has changed since.
 

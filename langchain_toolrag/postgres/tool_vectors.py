@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from pgvector import HalfVector
 
+from langchain_toolrag.index.contract import Progress
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.probes import PROBES
 from langchain_toolrag.index.rows import tool_rows
-from langchain_toolrag.index.tool_index import Progress
 from langchain_toolrag.index.vector_space import vector_space
 from langchain_toolrag.postgres.connection import Database, SyncConnection
 from langchain_toolrag.postgres.records import read_document, space_key

@@ -70,10 +70,8 @@ class Binder:
     @property
     def has_model(self) -> bool:
         """Whether requests are embedded."""
-        index = self.rag.tool_index
-        return isinstance(index, ToolIndex) and not isinstance(
-            index.embedder.embeddings, NoEmbeddings
-        )
+        local = self.rag.tool_index.local
+        return local is not None and not isinstance(local.embedder.embeddings, NoEmbeddings)
 
     def select(
         self, messages: Sequence[BaseMessage], previous: Mapping[str, Any] | None = None
@@ -118,10 +116,10 @@ class Binder:
 
     def by_meaning(self) -> ByMeaning | None:
         """Return the same contender for requests without text; None for one that goes by words."""
-        index = self.rag.tool_index
-        if not (self.has_model and isinstance(index, ToolIndex)):
+        local = self.rag.tool_index.local
+        if local is None or not self.has_model:
             return None
-        by_vector = MeaningIndex(index)
+        by_vector = MeaningIndex(local)
         rag = ToolRAG(
             self.catalogue.originals,
             index=by_vector,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from langchain_core.tools import BaseTool
@@ -79,7 +79,7 @@ def bindable(
     wanted = as_filter(filter)
     restricted = wanted
     if len(present) < len(catalogue):
-        restricted = _within(present, wanted)
+        restricted = within(present, wanted)
     if wanted is not None:
         admits = wanted.admits
         entries = catalogue.entries
@@ -107,6 +107,21 @@ def as_filter(filter: Filter | None) -> ToolFilter | None:
     raise TypeError(
         f"filter is a {type(filter).__name__}; wanted a ToolFilter or a function of a ToolDocument"
     )
+
+
+def within(ids: Collection[ToolId], filter: ToolFilter | None) -> ToolFilter:
+    """Return a filter that only lets some tools pass, if the other does.
+
+    Args:
+        ids: Which tools may pass.
+        filter: What else is demanded; None for nothing.
+
+    Returns:
+        The filter.
+    """
+    if filter is None:
+        return ToolFilter(ids=ids)
+    return replace(filter, ids=ids if filter.ids is None else frozenset(ids) & set(filter.ids))
 
 
 def _matched(catalogue: Catalogue, tools: Tools) -> tuple[dict[ToolId, Tool], list[Tool]]:
@@ -157,11 +172,3 @@ def tool_name(tool: Tool) -> str:
 def _digest(catalogue: Catalogue, present: Iterable[ToolId]) -> str:
     key = "\0".join([catalogue.digest, *present])
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _within(present: Mapping[ToolId, Tool], filter: ToolFilter | None) -> ToolFilter:
-    """Return a filter that also demands that a tool be present in this call."""
-    ids = frozenset(present)
-    if filter is None:
-        return ToolFilter(predicate=lambda document: document.id in ids)
-    return ToolFilter(predicate=lambda document: document.id in ids and filter.admits(document))

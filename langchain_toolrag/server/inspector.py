@@ -19,7 +19,6 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from langchain_toolrag.errors import EmbeddingError, SourceError
-from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.server.answers import BadRequestError, JSONAnswer, failure
 from langchain_toolrag.server.bodies import (
     LintAnswer,
@@ -178,8 +177,8 @@ class _Inspector:
 
     async def _vector(self, served: Served, query: str) -> Vector | None:
         """Return the vector of a request; None where it cannot be embedded now."""
-        index = served.rag.tool_index
-        if self._serving.mode == "lexical" or not isinstance(index, ToolIndex):
+        index = served.rag.tool_index.local
+        if self._serving.mode == "lexical" or index is None:
             return None
         try:
             return await self._serving.in_thread(lambda: index.embedder.query(query))

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.server.serving import Served
 from langchain_toolrag.types import ToolId, Vector, Vectors
 
@@ -82,8 +81,8 @@ class CatalogueMap:
     @classmethod
     def of(cls, served: Served) -> CatalogueMap:
         """Return the map of a catalogue as far as it is embedded."""
-        index = served.rag.tool_index
-        snapshot = index.snapshot if isinstance(index, ToolIndex) else None
+        index = served.rag.tool_index.local
+        snapshot = None if index is None else index.snapshot
         if snapshot is None or snapshot.dense is None:
             return cls(served.fingerprint)
         ids = [tool for tool in served.tools if tool in snapshot.keys]
@@ -93,8 +92,8 @@ class CatalogueMap:
 
     def is_of(self, served: Served) -> bool:
         """Return whether it shows a catalogue as it is now."""
-        index = served.rag.tool_index
-        embedded = len(index.snapshot.keys) if isinstance(index, ToolIndex) else 0
+        index = served.rag.tool_index.local
+        embedded = 0 if index is None else len(index.snapshot.keys)
         return self.fingerprint == served.fingerprint and embedded == len(self.ids)
 
 

@@ -95,7 +95,7 @@ class Rankings:
         served = self._serving.current
         given = [(await self._serving.tool(served, name)).id for name in names]
         wanted = frozenset(given)
-        within = ToolFilter(predicate=lambda document: document.id in wanted)
+        within = ToolFilter(ids=wanted)
         watch, index = Stopwatch(), served.rag.tool_index
         heads = served.rag.heads_for(self._recorder.config(Caller(tenant=tenant)))
 

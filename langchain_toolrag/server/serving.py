@@ -224,11 +224,11 @@ class Serving:
 
     def _index_after(self, known: Served | None) -> ToolIndex:
         """Return a new index; what stays as it was keeps its vectors."""
-        index = known.rag.tool_index if known is not None else None
+        index = known.rag.tool_index.local if known is not None else None
         return ToolIndex(
             self.model,
             options=self._index_options,
-            snapshot=index.snapshot if isinstance(index, ToolIndex) else None,
+            snapshot=None if index is None else index.snapshot,
             cache=self._vectors,
             background=self._has_model,
         )
