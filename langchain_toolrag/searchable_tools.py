@@ -204,14 +204,13 @@ class SearchableTools(IndexedTools):
         Returns:
             Hits, best first; scores are BM25's, above 0.
         """
-        limit = _limit(k, self.options.text_search_limit)
-        return run(rankings.text(query, limit, self._among_own(filter)), self._asking().ask)
+        return run(self._by_words(query, k, filter), self._asking().ask)
 
     async def atext_search(
         self, query: str, k: int | None = None, filter: Filter | None = None
     ) -> list[Hit]:
-        """Return the same as `text_search`; it has nothing to wait for."""
-        return self.text_search(query, k, filter)
+        """Return the same as `text_search`, without blocking the event loop."""
+        return await arun(self._by_words(query, k, filter), self._asking().aask)
 
     def keyword_search(self, query: str, k: int = 5, filter: Filter | None = None) -> list[Hit]:
         """Rank tools by name: exact names alone where there are any, else ToolSearch's points.
@@ -224,15 +223,13 @@ class SearchableTools(IndexedTools):
         Returns:
             Hits, best first; scores are points, above 0.
         """
-        return run(
-            rankings.keyword(query, _limit(k, k), self._among_own(filter)), self._asking().ask
-        )
+        return run(self._by_name(query, k, filter), self._asking().ask)
 
     async def akeyword_search(
         self, query: str, k: int = 5, filter: Filter | None = None
     ) -> list[Hit]:
-        """Return the same as `keyword_search`; it has nothing to wait for."""
-        return self.keyword_search(query, k, filter)
+        """Return the same as `keyword_search`, without blocking the event loop."""
+        return await arun(self._by_name(query, k, filter), self._asking().aask)
 
     def _finding(self, query: str, k: int | None, filter: Filter | None) -> finding.Search:
         cutoff = self.options.cutoff if k is None else Cutoff(k=k)
@@ -291,6 +288,13 @@ class SearchableTools(IndexedTools):
         """Return the options that differ from the defaults."""
         options = {each.name: getattr(self.options, each.name) for each in fields(_DEFAULTS)}
         return {key: value for key, value in options.items() if value != getattr(_DEFAULTS, key)}
+
+    def _by_words(self, query: str, k: int | None, filter: Filter | None) -> rankings.Ranking:
+        limit = _limit(k, self.options.text_search_limit)
+        return rankings.text(query, limit, self._among_own(filter))
+
+    def _by_name(self, query: str, k: int, filter: Filter | None) -> rankings.Ranking:
+        return rankings.keyword(query, _limit(k, k), self._among_own(filter))
 
     def _semantic(self, query: str, k: int | None, filter: Filter | None) -> rankings.Ranking:
         return rankings.semantic(
