@@ -283,7 +283,7 @@ class _IndexSearch:
         try:
             hits = await self.rag.asearch(query, self.limit)
         except EmbeddingError:
-            hits = self.rag.text_search(query, self.limit)
+            hits = await self.rag.atext_search(query, self.limit)
         return self.registry.ids_of(hits)
 
 

@@ -16,11 +16,12 @@ from typing_extensions import Self
 from langchain_toolrag.catalogue.bound_names import OnDuplicate
 from langchain_toolrag.catalogue.catalogue import (
     Catalogue,
+    Entry,
     build_catalogue,
     extended,
     reduced,
 )
-from langchain_toolrag.catalogue.document import document_of, is_providers_own
+from langchain_toolrag.catalogue.document import document_of, identify, is_providers_own
 from langchain_toolrag.errors import DuplicateToolError, ToolRAGError, UnknownToolError
 from langchain_toolrag.fork import reset_after_fork
 from langchain_toolrag.index.contract import Index, Progress
@@ -56,6 +57,21 @@ class Status:
     unavailable: Mapping[str, str]
     heads: str = ""
     heads_problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A change of some of a catalogue's tools, for an index that others may share.
+
+    Others' tools stay in the index then, and what others have taken out stays out.
+
+    Attributes:
+        before: The catalogue before.
+        asked_for: Tools that are to be in the index even if they were in the catalogue before.
+    """
+
+    before: Catalogue
+    asked_for: Collection[ToolId] = ()
 
 
 class IndexedTools:
@@ -110,7 +126,7 @@ class IndexedTools:
         return Status(
             ready=self.ready,
             indexed=self.indexed,
-            tools=self.tool_index.size,
+            tools=len(self._catalogue) or self.tool_index.size,
             version=self.tool_index.version,
             failure=self.tool_index.failure or self._reindex_failure,
             rejected=self._catalogue.rejected,
@@ -145,7 +161,8 @@ class IndexedTools:
         """Add tools; one that is there already, unchanged, is harmless.
 
         Whether another tool has changed is not asked for, unless their names have to do with
-        each other: `refresh` does that.
+        each other: `refresh` does that. What the index lacks of these tools, as another process
+        has taken it out, is there again.
 
         Args:
             tools: The tools to add.
@@ -161,7 +178,8 @@ class IndexedTools:
             given = {id(tool) for tool in known.originals}
             new = [tool for tool in tools if not _is_known(tool, known, given)]
             following = extended(known, new, on_duplicate=self.on_duplicate)
-            return self._change(following, known)
+            asked_for = {identify(tool) for tool in tools if not is_providers_own(tool)}
+            return self._change(following, Edit(known, asked_for))
 
     def remove(self, names: Iterable[str]) -> Changes:
         """Take tools out; as with `add`, it is not asked whether others have changed.
@@ -179,10 +197,12 @@ class IndexedTools:
             leaving = self.known_ids(names, where="remove()")
             known = self._catalogue
             following = reduced(known, leaving, on_duplicate=self.on_duplicate)
-            return self._change(following, known)
+            return self._change(following, Edit(known))
 
     def refresh(self, tools: Tools) -> Changes:
         """Make the catalogue hold exactly these tools; what is unchanged keeps its vectors.
+
+        So does the index, where others share it: `exchange` and `add` leave their tools there.
 
         Args:
             tools: The tools.
@@ -197,6 +217,23 @@ class IndexedTools:
             known = self._catalogue
             new = build_catalogue(tools, on_duplicate=self.on_duplicate, known=known)
             return self._change(new)
+
+    def exchange(self, tools: Tools) -> Changes:
+        """Have these tools and no others, as after `refresh`, but leave others' in the index.
+
+        Args:
+            tools: The tools.
+
+        Returns:
+            Ids added, changed, removed and kept.
+
+        Raises:
+            DuplicateToolError: If two of them have one name; the old catalogue stays.
+        """
+        with self._changing:
+            known = self._catalogue
+            new = build_catalogue(tools, on_duplicate=self.on_duplicate, known=known)
+            return self._change(new, Edit(known))
 
     def reindex(self, tools: Tools) -> None:
         """Refresh and embed in the background once no further call comes for `debounce_ms`.
@@ -284,13 +321,15 @@ class IndexedTools:
         self._timing = threading.Lock()
         self._timer = None
 
-    def _change(self, catalogue: Catalogue, before: Catalogue | None = None) -> Changes:
+    def _change(self, catalogue: Catalogue, edit: Edit | None = None) -> Changes:
         """Swap catalogue and index; a hit that the catalogue lacks for a moment is not bound.
 
-        With the catalogue before, only what differs is written: an index that processes share may
-        hold tools that others brought.
+        The index holds exactly the catalogue's tools then; of an edit it takes over no more.
         """
-        changes = _written(self.tool_index, catalogue, before)
+        if edit is None:
+            changes = self.tool_index.refresh(catalogue.documents)
+        else:
+            changes = _edited(self.tool_index, catalogue, edit)
         self._catalogue = catalogue
         self._reindex_failure = ""
         return changes
@@ -323,19 +362,26 @@ def _is_known(tool: Tool, catalogue: Catalogue, given: Collection[int]) -> bool:
     return True
 
 
-def _written(index: Index, catalogue: Catalogue, before: Catalogue | None) -> Changes:
-    """Have an index hold a catalogue, or take over what differs from the catalogue before."""
-    if before is None:
-        return index.refresh(catalogue.documents)
-    known, wanted = before.entries, catalogue.entries
+def _edited(index: Index, catalogue: Catalogue, edit: Edit) -> Changes:
+    """Have an index take over what an edit made of a catalogue.
+
+    The new is added first: where an index fails between the two, nothing is missing.
+    """
+    known, wanted = edit.before.entries, catalogue.entries
     entering = [
         entry.document
         for identity, entry in wanted.items()
-        if identity not in known or known[identity].document != entry.document
+        if identity in edit.asked_for or _is_new(entry, known.get(identity))
     ]
     leaving = [identity for identity in known if identity not in wanted]
-    removed = index.remove(leaving).removed if leaving else ()
     added = index.add(entering) if entering else Changes()
+    removed = index.remove(leaving).removed if leaving else ()
     changed = {*added.added, *added.changed}
     kept = tuple(identity for identity in wanted if identity not in changed)
     return Changes(added.added, added.changed, removed, kept)
+
+
+def _is_new(entry: Entry, known: Entry | None) -> bool:
+    if entry is known:  # Most are: their documents need not be compared.
+        return False
+    return known is None or entry.document != known.document

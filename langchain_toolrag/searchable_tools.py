@@ -19,11 +19,11 @@ from langchain_toolrag.plans import arun, run
 from langchain_toolrag.search import finding, rankings
 from langchain_toolrag.search.cutoff import Cutoff
 from langchain_toolrag.search_log import SearchLog
-from langchain_toolrag.selection.bindable import Filter, as_filter, within
+from langchain_toolrag.selection.bindable import Filter, as_filter
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.tracing.tracing import About, Tracing
 from langchain_toolrag.trial.in_use import HeadsInUse
-from langchain_toolrag.types import Finding, Hit, ToolDocument, ToolFilter, ToolId
+from langchain_toolrag.types import Finding, Hit, ToolDocument, ToolId
 from langchain_toolrag.usage.log import UsageLog
 
 _DEFAULTS = SelectionOptions()
@@ -233,7 +233,7 @@ class SearchableTools(IndexedTools):
 
     def _finding(self, query: str, k: int | None, filter: Filter | None) -> finding.Search:
         cutoff = self.options.cutoff if k is None else Cutoff(k=k)
-        return finding.find(query, cutoff, self._among_own(filter))
+        return finding.find(query, cutoff, as_filter(filter))
 
     def _looking(
         self, query: str, max_results: int, filter: Filter | None, asking: Asking
@@ -242,25 +242,18 @@ class SearchableTools(IndexedTools):
         most = _limit(max_results, max_results)
         cutoff = replace(self.options.cutoff, k=None, max_k=most, min_k=min(1, most))
         started = time.perf_counter()
-        found = yield from finding.find_or_by_words(query, cutoff, self._among_own(filter))
+        found = yield from finding.find_or_by_words(query, cutoff, as_filter(filter))
         found = replace(found, heads=asking.digest)
         if self._search_log is None:
             return found
         return self._search_log.found(query, found, asking, self._changed_options(), started)
-
-    def _among_own(self, filter: Filter | None) -> ToolFilter | None:
-        """Return a filter that keeps out what others brought into an index that is shared."""
-        own, wanted = self._catalogue.entries, as_filter(filter)
-        if not own or self.tool_index.size <= len(own):
-            return wanted
-        return within(own, wanted)
 
     def _asking(self, config: RunnableConfig | None = None) -> Asking:
         """Return how a caller's questions are asked."""
         complete = ensure_config(config)
         caller = caller_of(complete)
         heads, trial = self._chosen(caller)
-        return Asking(self.tool_index, heads, trial, caller, complete)
+        return Asking(self.tool_index, self._catalogue.entries, heads, trial, caller, complete)
 
     def _chosen(self, caller: Caller) -> tuple[Heads | None, str]:
         """Return the heads that answer a caller, and which are on trial for it."""
@@ -291,16 +284,16 @@ class SearchableTools(IndexedTools):
 
     def _by_words(self, query: str, k: int | None, filter: Filter | None) -> rankings.Ranking:
         limit = _limit(k, self.options.text_search_limit)
-        return rankings.text(query, limit, self._among_own(filter))
+        return rankings.text(query, limit, as_filter(filter))
 
     def _by_name(self, query: str, k: int, filter: Filter | None) -> rankings.Ranking:
-        return rankings.keyword(query, _limit(k, k), self._among_own(filter))
+        return rankings.keyword(query, _limit(k, k), as_filter(filter))
 
     def _semantic(self, query: str, k: int | None, filter: Filter | None) -> rankings.Ranking:
         return rankings.semantic(
             query,
             _limit(k, self.options.semantic_limit),
-            self._among_own(filter),
+            as_filter(filter),
             threshold=self.options.similarity_threshold,
         )
 

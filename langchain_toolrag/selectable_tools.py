@@ -140,7 +140,7 @@ class SelectableTools(SearchableTools):
         return set(read_conversation(messages).sticky(turns))
 
     def _offer(self, tools: Tools | None, filter: Filter | None, besides: Tools = ()) -> Bindable:
-        return bindable(self._catalogue, tools, self._among_own(filter), besides)
+        return bindable(self._catalogue, tools, filter, besides)
 
     def _selecting(
         self,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from langchain_core.embeddings import Embeddings
 from typing_extensions import Self, Unpack
@@ -23,6 +23,7 @@ from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.storage import load_index
 from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.index.vector_space import cache_in
+from langchain_toolrag.indexed_tools import Edit
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.sourced_tools import SourcedTools
 from langchain_toolrag.tracing.tracing import Tracing
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from langchain_toolrag.postgres.followed_tools import FollowedTools
 
 logger = logging.getLogger(__name__)
+
+_LocalIndex = TypeVar("_LocalIndex", bound=ToolIndex)
 
 
 class Watching(TypedDict, total=False):
@@ -124,7 +127,7 @@ class ToolRAG(SourcedTools):
     ) -> None:
         options = options or SelectionOptions()
         if index is None:
-            index = _new_index(embeddings, index_options, cache_dir, background, options)
+            index = new_index(ToolIndex, embeddings, index_options, cache_dir, background, options)
         elif (embeddings, index_options, cache_dir, background) != (None, None, None, False):
             raise ValueError(
                 "an index brings its own embeddings, options, cache and background: give it alone"
@@ -252,6 +255,7 @@ class ToolRAG(SourcedTools):
 
         Raises:
             DatabaseError: If the database cannot be reached, or has not the tables that are needed.
+            ValueError: If the tenant has a NUL or more than 200 characters.
         """
         from langchain_toolrag.catalogue.sources.directory_tools import open_tools
         from langchain_toolrag.postgres.followed_tools import FollowedTools  # An extra.
@@ -329,8 +333,9 @@ class ToolRAG(SourcedTools):
         from langchain_toolrag.catalogue.sources.directory_tools import callable_tools
 
         def take() -> None:
-            sources = store.sources()
-            tools, missing = callable_tools(store.tools(), sources, opened.calls)
+            # The tools first: sources that are as old as an outage may be without a new tool's.
+            stored, sources = store.tools(), store.sources()
+            tools, missing = callable_tools(stored, sources, opened.calls)
             self._take_ingested(tools)
             for server in sources:
                 self.report_server(server, missing.get(server, ""))
@@ -340,8 +345,8 @@ class ToolRAG(SourcedTools):
             self.report_server(server, problem)
         followed.start(take)
 
-    def _change(self, catalogue: Catalogue, before: Catalogue | None = None) -> Changes:
-        changes = super()._change(catalogue, before)
+    def _change(self, catalogue: Catalogue, edit: Edit | None = None) -> Changes:
+        changes = super()._change(catalogue, edit)
         for name in self.options.always_include if catalogue.entries else ():
             if catalogue.id_of(name) is None:
                 logger.warning("always_include names %r, which is not among the tools", name)
@@ -358,17 +363,19 @@ def _model(
     return as_embeddings(embeddings, adapter=adapter, cache_dir=cache_dir)
 
 
-def _new_index(
+def new_index(
+    kind: type[_LocalIndex],
     embeddings: Embeddings | str | None,
     index_options: IndexOptions | None,
     cache_dir: str | Path | None,
     background: bool,
     options: SelectionOptions,
-) -> ToolIndex:
+) -> _LocalIndex:
+    """Return an empty index in memory, made of what ToolRAG's constructor was given."""
     own = index_options or _own_options(options)
     model = _model(embeddings, options, cache_dir)
     cache = cache_in(cache_dir, model) if cache_dir is not None else None
-    return ToolIndex(model, options=own, cache=cache, background=background)
+    return kind(model, options=own, cache=cache, background=background)
 
 
 def _own_options(options: SelectionOptions) -> IndexOptions:

@@ -98,12 +98,13 @@ class ToolFilter:
     Attributes:
         servers: Servers whose tools pass.
         tags: A tool passes with at least one of these.
-        predicate: A function of the tool document; called on every document of a search.
-        ids: Tools that pass.
+        predicate: A function of the tool document; asked about those that pass otherwise.
+        ids: Ids of the tools that pass.
 
     Raises:
-        TypeError: If `servers`, `tags` or `ids` is a single string, or `predicate` cannot be called
-            or is asynchronous (its answer would be a coroutine, which is true whatever it holds).
+        TypeError: If `servers`, `tags` or `ids` is a single string, a server or tag none, or
+            `predicate` cannot be called or is asynchronous (its answer would be a coroutine, which
+            is true whatever it holds).
     """
 
     servers: Collection[str] | None = None
@@ -118,6 +119,8 @@ class ToolFilter:
                 raise TypeError(f"{name} is the string {given!r}; wanted a set of strings")
             if given is not None:
                 object.__setattr__(self, name, frozenset(given))
+        if not all(isinstance(each, str) for each in (*(self.servers or ()), *(self.tags or ()))):
+            raise TypeError(f"servers are {self.servers}, tags {self.tags}; wanted strings")
         if self.predicate is not None and not callable(self.predicate):
             raise TypeError(f"predicate is a {type(self.predicate).__name__}; wanted a function")
         if inspect.iscoroutinefunction(self.predicate):

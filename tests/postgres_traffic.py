@@ -26,7 +26,7 @@ def make_own(tenant, number, name, dice):
 
 def run(dsn, tenant, mode, number, seconds):
     dice, held, changes = random.Random(number), {}, 0
-    searches, foreign, versions = 0, [], []
+    searches, foreign, doubled, versions = 0, [], [], []
     with PostgresIndex(dsn, tenant=tenant, embeddings=NamedEmbeddings(), mode=mode) as index:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -44,13 +44,18 @@ def run(dsn, tenant, mode, number, seconds):
                 found = index.evidence(" ".join(dice.choices(_WORDS, k=3)), 10)
                 searches += 1
                 versions.append(found.version)
-                foreign += [each.id for each in found.tools if not each.id.startswith(tenant)]
+                ids = [each.id for each in found.tools]
+                foreign += [each for each in ids if not each.startswith(tenant)]
+                doubled += [each for each in set(ids) if ids.count(each) > 1]
+        own = [each for each in index.documents if each.server == f"{tenant}-{number}"]
     grew = versions == sorted(versions)
     return {
         "held": held,
+        "found": {each.id: each.description for each in own},
         "changes": changes,
         "searches": searches,
         "foreign": foreign,
+        "doubled": doubled,
         "grew": grew,
     }
 

@@ -39,11 +39,12 @@ def _learned(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.usefixtures("_learned")
-async def test_every_python_block_of_the_readme_runs_in_order(tmp_path):
+async def test_every_python_block_of_the_readme_runs_in_order(tmp_path, dsn):
     tools = read_python(f"{ROOT / 'examples' / 'tools.py'}:TOOLS", name="demo")
     ToolDirectory(tmp_path / "data").replace([tools])
     names = {
         "data": tmp_path / "data",
+        "dsn": dsn,
         "MyEmbeddings": HashingEmbeddings,
         "model": ScriptedModel(),
         "tools": make_catalogue(),
@@ -73,7 +74,7 @@ def test_ci_runs_the_readmes_test_command():
 COMMANDS = [
     *("select", "search", "lint", "eval", "finetune", "ingest mcp", "ingest openapi"),
     *("ingest python", "list", "status", "call", "serve", "usage"),
-    *("learn", "ab", "replay"),
+    *("learn", "ab", "replay", "db upgrade"),
 ]
 
 

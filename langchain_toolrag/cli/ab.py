@@ -12,8 +12,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.cli.arguments import Commands
+from langchain_toolrag.cli.folders import (
+    add_heads_argument,
+    add_usage_argument,
+    needed_heads_folder,
+    needed_usage_folder,
+)
 from langchain_toolrag.errors import SourceError
 from langchain_toolrag.trial.comparison import (
     FEWEST_SESSIONS,
@@ -66,8 +71,10 @@ def register(commands: Commands) -> None:
     command = commands.add_parser("ab", help="compare heads on trial with those in use")
     command.set_defaults(run=_ab)
     command.add_argument(
-        "--data", required=True, type=Path, metavar="DIR", help="what `toolrag learn` learned from"
+        "--data", type=Path, metavar="DIR", help="what `toolrag learn` learned from"
     )
+    add_usage_argument(command, "the usage log (default: DIR/usage; without --data it is needed)")
+    add_heads_argument(command, "the learned heads (default: DIR/heads; without --data needed)")
     command.add_argument("--json", action="store_true", help="print JSON")
     command.add_argument(
         "--tenant",
@@ -97,17 +104,18 @@ def _digest_prefix(text: str) -> str:
 
 
 def _ab(arguments: argparse.Namespace) -> int:
-    directory = _opened(arguments.data)
-    heads = HeadsDirectory(directory.heads)
+    if arguments.data is not None:
+        _refuse_unless_directory(arguments.data)
+    usage, heads = needed_usage_folder(arguments), HeadsDirectory(needed_heads_folder(arguments))
     prefix: str = arguments.tenant or ""
     if arguments.promote or arguments.roll_back:
         # The log is not needed: heads can be rolled back whatever is wrong with it.
-        tenant = _tenant_to_change(prefix, heads, directory.usage)
+        tenant = _tenant_to_change(prefix, heads, usage)
         done = [_do("promote" if arguments.promote else "roll back", tenant, heads)]
         _print({"done": _as_values(done)}, _as_sentences(done), arguments.json)
         return 0
     state = heads.state()
-    trial = _read_trial(directory.usage, state)
+    trial = _read_trial(usage, state)
     if trial is None:
         _print({**_heads_as_json(state), "trial": None}, _no_trial(state, heads), arguments.json)
         return 0
@@ -122,10 +130,10 @@ def _print(value: dict[str, Any], lines: Sequence[str], as_json: bool) -> None:
     print(json.dumps(value, indent=2) if as_json else "\n".join(lines))
 
 
-def _opened(data: Path) -> ToolDirectory:
+def _refuse_unless_directory(data: Path) -> None:
     try:
         if data.is_dir():
-            return ToolDirectory(data)
+            return
     except OSError as error:
         raise SourceError(str(data), f"cannot be read: {error.strerror}") from error
     raise SourceError(str(data), "is no directory; wanted the one `toolrag learn` learned from")

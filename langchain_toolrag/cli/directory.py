@@ -36,7 +36,8 @@ def first_words(description: str) -> str:
 def shown_warnings() -> Iterator[None]:
     """Show this package's warnings, such as of an operation that is left out, and no others.
 
-    The MCP SDK logs a trace for every line that a server should not have printed.
+    The MCP SDK logs a trace for every line that a server should not have printed, psycopg a line
+    for what is raised as an error besides.
 
     Yields:
         Nothing.
@@ -44,7 +45,8 @@ def shown_warnings() -> Iterator[None]:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("toolrag: %(message)s"))
     handler.setLevel(logging.WARNING)
-    handlers = {"langchain_toolrag": handler, "mcp": logging.NullHandler()}
+    silent = logging.NullHandler()
+    handlers = {"langchain_toolrag": handler, "mcp": silent, "psycopg": silent}
     for name, each in handlers.items():
         logging.getLogger(name).addHandler(each)
     try:
@@ -55,7 +57,11 @@ def shown_warnings() -> Iterator[None]:
 
 
 def rag_over(
-    tools: Sequence[StoredTool], store: ToolStore, arguments: argparse.Namespace
+    tools: Sequence[StoredTool],
+    store: ToolStore,
+    arguments: argparse.Namespace,
+    *,
+    heads: Path | None = None,
 ) -> ToolRAG:
     """Return a ToolRAG that finds tools that were ingested and cannot call them.
 
@@ -63,12 +69,11 @@ def rag_over(
         tools: The tools.
         store: The directory or database; vectors are kept in it.
         arguments: The parsed arguments, those of `add_model_arguments` among them.
+        heads: Has learned heads; those in use rank, not a candidate's. None for none.
 
     Returns:
-        The ToolRAG; nothing is imported or connected for it. It ranks by a directory's heads that
-        are in use, not by a candidate's.
+        The ToolRAG; nothing is imported or connected for it.
     """
-    heads = store.heads if isinstance(store, ToolDirectory) and not arguments.lexical else None
     return ToolRAG(
         definitions(tools),
         index=index_over(store, arguments),

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.directory_tools import definitions
 from langchain_toolrag.cli.arguments import Commands, at_least_one
+from langchain_toolrag.cli.stores import add_store_arguments, opened_store, refuse_tenant
 from langchain_toolrag.evaluation.labelled import read_all_labelled
 from langchain_toolrag.evaluation.output import refuse_unwritable
 from langchain_toolrag.index.weights import DEFAULT_MODEL
@@ -31,14 +31,11 @@ def register(commands: Commands) -> None:
     )
     finetune.set_defaults(run=_finetune)
     finetune.add_argument("--pairs", type=Path, required=True, metavar="FILE", help="pairs.jsonl")
-    tools = finetune.add_mutually_exclusive_group(required=True)
-    tools.add_argument("--tools", type=Path, metavar="FILE", help="tools.jsonl")
-    tools.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="instead: what `toolrag ingest` wrote; `relevant` names tools by id or bound name",
+    tools = add_store_arguments(
+        finetune,
+        help="what `toolrag ingest` wrote; `relevant` names tools by id or bound name",
     )
+    tools.add_argument("--tools", type=Path, metavar="FILE", help="instead: a tools.jsonl")
     finetune.add_argument("--out", type=Path, required=True, metavar="FILE.safetensors")
     finetune.add_argument(
         "--watch",
@@ -96,8 +93,10 @@ def _sets(arguments: argparse.Namespace) -> Sequence[TrainingSet]:
     from langchain_toolrag.learning.pairs import read_pairs, read_pairs_for
 
     if arguments.tools is not None:
+        refuse_tenant(arguments)
         return read_pairs(arguments.pairs, arguments.tools, leave_out=arguments.leave_out)
-    tools = definitions(ToolDirectory(arguments.data).tools())
+    with opened_store(arguments) as store:
+        tools = definitions(store.tools())
     return [read_pairs_for(arguments.pairs, tools, leave_out=arguments.leave_out)]
 
 

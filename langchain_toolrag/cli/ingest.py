@@ -141,7 +141,7 @@ def _ingest_python(arguments: argparse.Namespace) -> int:
 
 
 def _ingest(arguments: argparse.Namespace, listings: Sequence[Listing]) -> int:
-    with opened_store(arguments, may_be_empty=True) as store:
+    with shown_warnings(), opened_store(arguments, may_be_empty=True) as store:
         return _ingest_into(store, arguments, listings)
 
 
@@ -173,11 +173,7 @@ def _embed(tools: Sequence[StoredTool], store: ToolStore, arguments: argparse.Na
     """Make the vectors of tools that are missing in the store."""
     if arguments.lexical or not tools:
         return
-    with (
-        shown_warnings(),
-        rag_over(tools, store, arguments) as rag,
-        progress_bar("embedding") as advance,
-    ):
+    with rag_over(tools, store, arguments) as rag, progress_bar("embedding") as advance:
         rag.index(progress=advance)
 
 
@@ -211,8 +207,8 @@ def _headers(given: Sequence[str]) -> dict[str, str]:
         if not name or not is_template(value):
             raise SourceError(
                 "--header",  # Not what was given, which may be a secret.
-                "wanted NAME='${VARIABLE}' or NAME='Bearer ${VARIABLE}': the directory holds no "
-                "secrets, only the names of variables that are read when a call is made",
+                "wanted NAME='${VARIABLE}' or NAME='Bearer ${VARIABLE}': no secrets are kept, only "
+                "the names of variables that are read when a call is made",
             )
         headers[name] = value
     return headers

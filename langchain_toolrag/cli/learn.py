@@ -1,4 +1,4 @@
-"""`toolrag learn`: an ingest directory's usage log in -> heads on trial out."""
+"""`toolrag learn`: ingested tools and a usage log in -> heads on trial out."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.cli.arguments import Commands, add_model_arguments, at_least_one
-from langchain_toolrag.cli.directory import add_data_argument, rag_over
+from langchain_toolrag.cli.directory import rag_over, shown_warnings
+from langchain_toolrag.cli.folders import (
+    add_heads_argument,
+    add_usage_argument,
+    as_options,
+    needed_heads_folder,
+    needed_usage_folder,
+)
 from langchain_toolrag.cli.progress import TaskBar
+from langchain_toolrag.cli.stores import add_store_arguments, opened_store
 from langchain_toolrag.evaluation.labelled import read_all_labelled
 from langchain_toolrag.evaluation.output import refuse_unwritable, write_whole
 from langchain_toolrag.evaluation.plot import refuse_unplottable
@@ -31,7 +38,9 @@ def register(commands: Commands) -> None:
     """Add the command to the parser."""
     learn = commands.add_parser("learn", help="learn from what was searched for and called")
     learn.set_defaults(run=_learn)
-    add_data_argument(learn)
+    add_store_arguments(learn)
+    add_usage_argument(learn)
+    add_heads_argument(learn)
     learn.add_argument(
         "--guard",
         type=Path,
@@ -67,25 +76,30 @@ def register(commands: Commands) -> None:
 
 def _learn(arguments: argparse.Namespace) -> int:
     _refuse_files(arguments)
-    directory = ToolDirectory(arguments.data)
-    learned = _learned(directory, arguments)
+    usage, heads = needed_usage_folder(arguments), needed_heads_folder(arguments)
+    learned = _learned(usage, arguments)
     _write_files(arguments, learned.report)
     print("\n".join(_as_lines(learned.report)))
     if learned.adapter is None:
         print(f"nothing is put on trial: {learned.report.refusal}", file=sys.stderr)
         return _NOTHING_LEARNED
-    print(_put_on_trial(directory, learned.adapter, promote=arguments.promote))
+    print(_put_on_trial(HeadsDirectory(heads), learned.adapter, arguments))
     return 0
 
 
-def _learned(directory: ToolDirectory, arguments: argparse.Namespace) -> Learned:
+def _learned(usage: Path, arguments: argparse.Namespace) -> Learned:
     guard, general = read_all_labelled(arguments.guard), read_all_labelled(arguments.general)
-    with rag_over(directory, arguments) as rag, TaskBar() as bar:
+    with (
+        shown_warnings(),
+        opened_store(arguments) as store,
+        rag_over(store.tools(), store, arguments) as rag,
+        TaskBar() as bar,
+    ):
         from langchain_toolrag.learning.learn import LearnOptions, learn  # Imports torch.
 
         return learn(
             rag,
-            directory.usage,
+            usage,
             options=LearnOptions(steps=arguments.steps, seed=arguments.seed),
             guard=guard,
             max_drop=arguments.max_drop,
@@ -94,11 +108,10 @@ def _learned(directory: ToolDirectory, arguments: argparse.Namespace) -> Learned
         )
 
 
-def _put_on_trial(directory: ToolDirectory, adapter: Adapter, *, promote: bool) -> str:
-    heads = HeadsDirectory(directory.heads)
+def _put_on_trial(heads: HeadsDirectory, adapter: Adapter, arguments: argparse.Namespace) -> str:
     digest = heads.put_on_trial(adapter)
-    compare = f"toolrag ab --data {directory.path}"
-    if promote:
+    compare = f"toolrag ab {as_options(arguments)}"
+    if arguments.promote:
         heads.promote(candidate=digest)
         return f"in use: heads {digest[:12]}; to undo it: `{compare} --roll-back`"
     return f"on trial: heads {digest[:12]}; to see how they do: `{compare}`"

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from tqdm import tqdm
 
 from langchain_toolrag.catalogue.bound_names import OnDuplicate
-from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.directory_tools import definitions
 from langchain_toolrag.catalogue.sources.files import read_tools
 from langchain_toolrag.cli.arguments import (
@@ -24,9 +23,11 @@ from langchain_toolrag.cli.arguments import (
     model_of,
 )
 from langchain_toolrag.cli.contenders import OPTIONS, indexed, models_of, refuse_without_model
-from langchain_toolrag.cli.directory import shown_warnings
+from langchain_toolrag.cli.directory import model_folder, shown_warnings
+from langchain_toolrag.cli.folders import add_usage_argument, needed_usage_folder
 from langchain_toolrag.cli.progress import progress_bar
 from langchain_toolrag.cli.replayed import as_lines
+from langchain_toolrag.cli.stores import add_store_arguments, opened_store, refuse_tenant
 from langchain_toolrag.errors import SourceError
 from langchain_toolrag.evaluation.contender import BUILT_IN, Contender, read_contender
 from langchain_toolrag.replay.binders import Binder, binders
@@ -76,17 +77,16 @@ def register(commands: Commands) -> None:
 
 def _add_what(command: argparse.ArgumentParser) -> None:
     """Add what is replayed."""
-    where = command.add_mutually_exclusive_group(required=True)
-    where.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
+    where = add_store_arguments(
+        command,
         help="what `toolrag ingest` wrote: its tools and, without --thread-db, its usage log",
     )
     where.add_argument(
         "--tools", metavar="SOURCE", help="for --thread-db: tools, as for `toolrag select`"
     )
-    command.add_argument(
+    moments = command.add_mutually_exclusive_group()
+    add_usage_argument(moments)
+    moments.add_argument(
         "--thread-db",
         type=Path,
         metavar="CHECKPOINTS",
@@ -154,8 +154,7 @@ def _options(
 def _of_searches(
     arguments: argparse.Namespace, options: dict[Side, Contender]
 ) -> tuple[Path, Replay]:
-    agent = _agent(arguments)
-    usage = ToolDirectory(arguments.data).usage
+    usage, agent = needed_usage_folder(arguments), _agent(arguments)
     if not any(usage_files(usage)):
         raise SourceError(
             str(usage), "there is no usage log: `toolrag serve` and ToolRAG(usage_log=...) write it"
@@ -173,9 +172,10 @@ def _of_searches(
 def _of_threads(
     arguments: argparse.Namespace, options: dict[Side, Contender]
 ) -> tuple[Path, Replay]:
+    agent = _agent(arguments)
     with open_sqlite(arguments.thread_db) as stored:
         threads = _wanted(arguments, stored.names)
-        made = _binders(arguments, options, _agent(arguments))
+        made = _binders(arguments, options, agent)
         with tqdm(
             desc="replaying", total=len(threads), unit=" threads", disable=None, leave=False
         ) as bar:
@@ -201,10 +201,11 @@ def _wanted(arguments: argparse.Namespace, stored: list[str]) -> list[str]:
 
 
 def _agent(arguments: argparse.Namespace) -> _Agent:
-    if arguments.data is None:
+    if arguments.tools is not None:
+        refuse_tenant(arguments)
         return _Agent(read_tools(arguments.tools), "prefix", arguments.cache)
-    directory = ToolDirectory(arguments.data)
-    return _Agent(definitions(directory.tools()), "id", directory.cache)
+    with opened_store(arguments) as store:
+        return _Agent(definitions(store.tools()), "id", model_folder(store, arguments))
 
 
 def _binders(

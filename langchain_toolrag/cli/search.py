@@ -17,6 +17,7 @@ from langchain_toolrag.cli.arguments import (
     model_of,
 )
 from langchain_toolrag.cli.directory import first_words, printable, rag_over, shown_warnings
+from langchain_toolrag.cli.folders import add_heads_argument, heads_folder
 from langchain_toolrag.cli.progress import progress_bar
 from langchain_toolrag.cli.stores import add_store_arguments, opened_store, refuse_tenant
 from langchain_toolrag.search.finding import closest_names
@@ -48,6 +49,10 @@ def register(commands: Commands) -> None:
         default=5,
         help="at most so many (default: %(default)s); named tools are all found",
     )
+    add_heads_argument(
+        search,
+        "rank by the heads in use there (default: heads in the directory; without one none)",
+    )
     add_model_arguments(search)
     add_cache_argument(search)
     search.add_argument("--json", action="store_true", help="print JSON")
@@ -69,11 +74,17 @@ def _search(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _opened_rag(arguments: argparse.Namespace) -> Iterator[ToolRAG]:
+    heads = None if arguments.lexical else heads_folder(arguments)
     if arguments.tools is not None:
         refuse_tenant(arguments)
-        yield ToolRAG(read_tools(arguments.tools), **model_of(arguments))
+        tools = read_tools(arguments.tools)
+        with ToolRAG(tools, heads=heads, candidate_share=0, **model_of(arguments)) as rag:
+            yield rag
         return
-    with opened_store(arguments) as store, rag_over(store.tools(), store, arguments) as rag:
+    with (
+        opened_store(arguments) as store,
+        rag_over(store.tools(), store, arguments, heads=heads) as rag,
+    ):
         yield rag
 
 
@@ -97,7 +108,7 @@ def _as_json(finding: Finding, rag: ToolRAG) -> dict[str, Any]:
 
 
 def _as_table(finding: Finding, rag: ToolRAG, *, by_id: bool) -> str:
-    """Return the tools found; those of a directory by their ids, which `toolrag call` takes."""
+    """Return the tools found; ingested ones by their ids, which `toolrag call` takes."""
     names = [
         printable(hit.id) if by_id else rag.catalogue.entries[hit.id].document.bound_name
         for hit in finding.hits

@@ -6,14 +6,17 @@ import argparse
 import importlib.util
 import logging
 import os
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.store import ToolStore
 from langchain_toolrag.cli.arguments import Commands, add_model_arguments, model_of
 from langchain_toolrag.cli.directory import model_folder, shown_warnings
+from langchain_toolrag.cli.folders import (
+    add_heads_argument,
+    add_usage_argument,
+    heads_folder,
+    usage_folder,
+)
 from langchain_toolrag.cli.stores import add_store_arguments, opened_store
 from langchain_toolrag.errors import SourceError
 
@@ -71,22 +74,18 @@ def _add_learning_arguments(command: argparse.ArgumentParser) -> None:
         default=True,
         help="log searches and calls, in DIR/usage or --usage-dir",
     )
-    command.add_argument(
-        "--usage-dir",
-        type=Path,
-        metavar="DIR",
-        help="where to log (default: usage in the directory; with --database nothing is logged)",
+    add_usage_argument(
+        command,
+        "where to log (default: usage in the directory; with --database nothing is logged)",
     )
     command.add_argument(
         "--log-text",
         action="store_true",
         help="log requests and arguments as they are, not their digests alone",
     )
-    command.add_argument(
-        "--heads",
-        type=Path,
-        metavar="DIR",
-        help="the learned heads to follow (default: heads in the directory; with --database none)",
+    add_heads_argument(
+        command,
+        "the learned heads to follow (default: heads in the directory; with --database none)",
     )
     command.add_argument(
         "--candidate-share",
@@ -120,12 +119,12 @@ def _serve(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> in
 def _place(store: ToolStore, arguments: argparse.Namespace) -> Place:
     from langchain_toolrag.server.place import Place
 
-    if isinstance(store, ToolDirectory):
-        place = Place.of_directory(store.path)
-    else:
-        place = Place(store, cache=model_folder(store, arguments))
-    usage, heads = arguments.usage_dir or place.usage, arguments.heads or place.heads
-    return replace(place, usage=usage, heads=heads)
+    return Place(
+        store,
+        cache=model_folder(store, arguments),
+        usage=usage_folder(arguments),
+        heads=heads_folder(arguments),
+    )
 
 
 def _run(services: Services, *, over_stdio: bool) -> None:

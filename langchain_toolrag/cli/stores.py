@@ -84,7 +84,9 @@ def opened_store(
 def refuse_tenant(arguments: argparse.Namespace) -> None:
     """Raise a SourceError where a tenant is given, and no database is meant."""
     if arguments.tenant is not None:
-        raise SourceError("--tenant", "only a database has tenants: give --database DSN, too")
+        raise SourceError(
+            "--tenant", "only a database has tenants: give --database DSN instead, or no tenant"
+        )
 
 
 def database_of(arguments: argparse.Namespace, where: str) -> str:

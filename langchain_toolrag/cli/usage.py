@@ -11,9 +11,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.cli.arguments import Commands
 from langchain_toolrag.cli.directory import printable
+from langchain_toolrag.cli.folders import add_usage_argument, needed_usage_folder
+from langchain_toolrag.cli.stores import add_store_arguments, opened_store, refuse_tenant
 from langchain_toolrag.errors import SourceError
 from langchain_toolrag.types import ToolId
 from langchain_toolrag.usage.files import usage_files
@@ -35,18 +36,13 @@ def register(commands: Commands) -> None:
     """Add the command to the parser."""
     usage = commands.add_parser("usage", help="say what was searched for and called")
     usage.set_defaults(run=_usage)
-    usage.add_argument(
-        "--data",
-        required=True,
-        type=Path,
-        metavar="DIR",
-        help="what `toolrag ingest` wrote, or a usage log alone",
-    )
+    add_store_arguments(usage, help="what `toolrag ingest` wrote, or a usage log alone")
+    add_usage_argument(usage)
     usage.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _usage(arguments: argparse.Namespace) -> int:
-    log = _log(arguments.data)
+    log = _log(arguments)
     skipped = Skipped()
     summary = summarise(read_usage(log.path, skipped=skipped), log.catalogue)
     print(
@@ -57,17 +53,23 @@ def _usage(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _log(data: Path) -> _Log:
+def _log(arguments: argparse.Namespace) -> _Log:
+    if arguments.data is not None and arguments.usage_dir is None and _is_log(arguments.data):
+        refuse_tenant(arguments)
+        return _Log(arguments.data, ())
+    folder = needed_usage_folder(arguments)
+    with opened_store(arguments) as store:
+        catalogue = tuple(tool.id for tool in store.tools())
+    if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+        raise SourceError(str(folder), "cannot be read: Permission denied")
+    return _Log(folder, catalogue)
+
+
+def _is_log(folder: Path) -> bool:
     try:
-        if any(usage_files(data)):
-            return _Log(data, ())
+        return any(usage_files(folder))
     except OSError as error:
-        raise SourceError(str(data), f"cannot be read: {error.strerror}") from error
-    directory = ToolDirectory(data)
-    catalogue = tuple(tool.id for tool in directory.tools())
-    if directory.usage.is_dir() and not os.access(directory.usage, os.R_OK | os.X_OK):
-        raise SourceError(str(directory.usage), "cannot be read: Permission denied")
-    return _Log(directory.usage, catalogue)
+        raise SourceError(str(folder), f"cannot be read: {error.strerror}") from error
 
 
 def _as_json(summary: UsageSummary, skipped: Skipped) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -193,6 +193,23 @@ def server_name(document: ToolDocument) -> str:
 def server_key(document: ToolDocument) -> str:
     """Return the comparable form of the name of a tool's server; empty where it has none."""
     return comparable(server_name(document))
+
+
+@dataclass(frozen=True, slots=True)
+class OfServer:
+    """A filter's predicate that lets the tools of one server pass; a database knows it as well.
+
+    Attributes:
+        key: The comparable form of the server's name.
+        also: What else is demanded of a tool; None for nothing.
+    """
+
+    key: str
+    also: Callable[[ToolDocument], bool] | None = None
+
+    def __call__(self, document: ToolDocument) -> bool:
+        """Return whether a tool passes."""
+        return server_key(document) == self.key and (self.also is None or self.also(document))
 
 
 def _mcp_server(document: ToolDocument) -> str:

@@ -133,7 +133,8 @@ class LexicalIndex:
         """
         exact = scores.astype(np.float64)
         mean = float(exact.sum()) / self.size
-        variance = float(exact @ exact) / self.size - mean * mean
+        # Squared without BLAS, which starts threads for it above 10,000 scores.
+        variance = float(np.square(exact).sum()) / self.size - mean * mean
         return mean, max(variance, 0.0) ** 0.5
 
     @functools.cached_property

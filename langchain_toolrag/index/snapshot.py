@@ -309,8 +309,8 @@ class _Found:
         if not len(scores):
             return 0.0, 0.0
         mean = float(scores.sum()) / len(scores)
-        scores -= mean
-        return mean, math.sqrt(float(scores @ scores) / len(scores))
+        # Squared without BLAS, which starts threads for it above 10,000 scores.
+        return mean, math.sqrt(float(np.square(scores - mean).sum()) / len(scores))
 
 
 def _without(slots: Mapping[ToolId, int], ids: Iterable[ToolId]) -> dict[ToolId, int]:

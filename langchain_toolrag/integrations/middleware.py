@@ -312,7 +312,7 @@ class ToolRAGMiddleware(AgentMiddleware[Any, Any, Any]):
             }
             if new:
                 known = {entry.document.name: entry.tool for entry in self.rag.catalogue}
-                self.rag.refresh([*self.rag.catalogue.passed_through, *{**known, **new}.values()])
+                self.rag.exchange([*self.rag.catalogue.passed_through, *{**known, **new}.values()])
                 if self.search_tool is not None:
                     refuse_twin(self.rag.catalogue, self.search_tool.name)
                 self._adopted |= new

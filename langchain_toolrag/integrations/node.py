@@ -156,7 +156,7 @@ class ToolRAGNode(Runnable[Any, dict[str, Any]]):
             UnknownToolError: If `always_include` names a tool that is not among them.
             DuplicateToolError: If one has the name of the search tool.
         """
-        self.rag.refresh(tools)
+        self.rag.exchange(tools)
         if self.search_tool is not None:
             refuse_twin(self.rag.catalogue, self.search_tool.name)
         self.rag.known_ids(self.rag.options.always_include, where="always_include")

@@ -16,17 +16,16 @@ from typing_extensions import Unpack
 
 from langchain_toolrag.catalogue.bound_names import OnDuplicate
 from langchain_toolrag.errors import ToolRAGError
-from langchain_toolrag.index.embedding import PACKAGED_ADAPTER, as_embeddings
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.tool_index import ToolIndex
-from langchain_toolrag.index.vector_space import cache_in
 from langchain_toolrag.integrations.store_items import (
     TOOLS_NAMESPACE,
     Registry,
     StoredTools,
     StoreItems,
 )
-from langchain_toolrag.toolrag import Searching, ToolRAG, Watching
+from langchain_toolrag.selection.options import SelectionOptions
+from langchain_toolrag.toolrag import Searching, ToolRAG, Watching, new_index
 from langchain_toolrag.types import Changes, ToolDocument, ToolId
 
 logger = logging.getLogger(__name__)
@@ -67,11 +66,8 @@ class StoreToolRAG(ToolRAG):
         background: bool = False,
         **watching: Unpack[Watching],
     ) -> None:
-        options = watching.get("options")
-        is_classic = options is not None and options.algorithm == "classic"
-        index = _index(
-            embeddings, index_options, cache_dir, background=background, is_classic=is_classic
-        )
+        options = watching.get("options") or SelectionOptions()
+        index = new_index(_IndexOfTexts, embeddings, index_options, cache_dir, background, options)
         self.items = items
         self.left_out = stored.left_out
         self._index_of_texts = index
@@ -244,19 +240,3 @@ class _IndexOfTexts(ToolIndex):
     def _as_said(self, document: ToolDocument) -> ToolDocument:
         said = self.texts.get(document.id, "").removeprefix(f"{document.name}:").strip()
         return replace(document, description=said) if said else document
-
-
-def _index(
-    model: Embeddings | str | None,
-    options: IndexOptions | None,
-    cache_dir: str | Path | None,
-    *,
-    background: bool,
-    is_classic: bool,
-) -> _IndexOfTexts:
-    """Return an empty index, as ToolRAG makes its own."""
-    own = IndexOptions.classic() if is_classic else IndexOptions()
-    adapter = None if is_classic else PACKAGED_ADAPTER
-    embeddings = as_embeddings(model, adapter=adapter, cache_dir=cache_dir)
-    cache = cache_in(cache_dir, embeddings) if cache_dir is not None else None
-    return _IndexOfTexts(embeddings, options=options or own, cache=cache, background=background)

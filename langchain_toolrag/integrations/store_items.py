@@ -146,7 +146,9 @@ class StoreItems:
         return {"filter": wanted, "limit": _MOST_ITEMS, "offset": len(found)}
 
     def _tools(self, items: Iterable[SearchItem]) -> StoredTools:
-        ordered = sorted(items, key=lambda item: (len(item.namespace), item.namespace, item.key))
+        # A PostgresStore before 3.2 finds those of ("tools2",) under ("tools",), too.
+        within = [item for item in items if item.namespace[: len(self.namespace)] == self.namespace]
+        ordered = sorted(within, key=lambda item: (len(item.namespace), item.namespace, item.key))
         values: dict[str, Mapping[str, Any]] = {}
         for item in ordered:
             values.setdefault(item.key, item.value)

@@ -31,7 +31,7 @@ from langchain_toolrag.learning.options import LearnOptions
 from langchain_toolrag.learning.report import Course, LearnReport, course_of
 from langchain_toolrag.learning.traffic import Traffic, agreement, call_rates, guessed, traffic_of
 from langchain_toolrag.toolrag import ToolRAG
-from langchain_toolrag.types import Vectors
+from langchain_toolrag.types import ToolDocument, Vectors
 from langchain_toolrag.usage.digests import open_digests
 from langchain_toolrag.usage.files import usage_files
 from langchain_toolrag.usage.reading import Skipped, read_usage
@@ -120,8 +120,7 @@ class _Lesson:
         self._index = _index_of(rag)
         self._options = options
         self._progress = progress
-        self._documents = self._index.documents
-        self._traffic, self._skipped = self._read(usage)
+        self._documents, self._traffic, self._skipped = self._read(usage)
 
     def learn(self, general: Sequence[LabelledSet]) -> tuple[LearnReport, Adapter]:
         """Train the candidate and what it has to be better than, and compare them."""
@@ -174,8 +173,8 @@ class _Lesson:
         ]
         return replace(report, guard=guard, refusal="; ".join(lost))
 
-    def _read(self, usage: Path) -> tuple[Traffic, dict[str, int]]:
-        """Return what the log teaches, and how many of what it has besides."""
+    def _read(self, usage: Path) -> tuple[Sequence[ToolDocument], Traffic, dict[str, int]]:
+        """Return the tools, what the log teaches of them, and how many of what it has besides."""
         if any(usage_files(usage)):
             open_digests(
                 usage
@@ -184,20 +183,22 @@ class _Lesson:
         mined = mine(read_usage(usage, skipped=skipped))
         digests = {search.request for search in mined.searches}
         vectors = RequestVectors(usage).get(self._index.model, sorted(digests))
-        identities = [document.id for document in self._documents]
-        traffic = traffic_of(mined.searches, vectors, self._rows(), identities, mined.left_out)
+        documents, rows = self._embedded()
+        identities = [document.id for document in documents]
+        traffic = traffic_of(mined.searches, vectors, rows, identities, mined.left_out)
         of_no_use = {**mined.left_out, **_lines(skipped)}
         if len(traffic.searches) < FEWEST_EXAMPLES:
             raise SourceError(str(usage), _too_few(len(traffic.searches), of_no_use))
-        return traffic, of_no_use
+        return documents, traffic, of_no_use
 
-    def _rows(self) -> Vectors:
-        """Return the rows of the documents as no heads have moved them."""
+    def _embedded(self) -> tuple[Sequence[ToolDocument], Vectors]:
+        """Return the documents, and their rows as no heads have moved them."""
         self._index.embed(lambda done, total: self._progress("embedding tools", done, total))
-        snapshot = self._index.snapshot
+        snapshot = self._index.snapshot  # One state: other processes may change a shared index.
         if snapshot.dense is None:
             raise SourceError("the catalogue", "has no tools; wanted those that the log is about")
-        return snapshot.dense.rows([snapshot.keys[document.id] for document in self._documents])
+        documents = [each for each in snapshot.documents.values() if each.id in snapshot.keys]
+        return documents, snapshot.dense.rows([snapshot.keys[each.id] for each in documents])
 
     def _material(self, older: Sequence[Answered], general: Sequence[LabelledSet]) -> Material:
         index, traffic = self._index, self._traffic

@@ -74,11 +74,13 @@ def _rejected(catalogue: Catalogue) -> Iterator[Finding]:
 
 
 def _vectors(rag: ToolRAG) -> Vectors | None:
-    """Return the rows of the catalogue's tools; None for an index that does not show them."""
+    """Return the rows of the catalogue's tools; None for an index that does not show them all."""
     local = rag.tool_index.local
     snapshot = None if local is None else local.snapshot
     if snapshot is None or snapshot.dense is None:
         return None
+    if not rag.catalogue.entries.keys() <= snapshot.keys.keys():
+        return None  # Another process has taken some out.
     return snapshot.dense.rows([snapshot.keys[document.id] for document in rag.catalogue.documents])
 
 

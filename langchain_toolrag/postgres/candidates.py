@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -21,12 +21,13 @@ class Row(NamedTuple):
         embedded: The version whose tools all had vectors; -1 for none.
         measured: The version whose spread was measured; -1 for none.
         tools: How many tools it has.
+        dims: The dimension of the tools' vectors; None where no tool has one.
         is_server: Whether a server has the name that the whole query may be.
         lexical_mean: Mean of all tools' lexical scores; None where no tool has any.
         lexical_deviation: Their standard deviation; None likewise.
         id: The tool as it is stored; None, and what follows too, where no tool was found.
         named: Whether the query may give its name.
-        passes: Whether it passes the filter's servers and tags, and has the required words.
+        passes: Whether it passes the filter but for its predicate, and has the required words.
         dense: Weighted cosine of its texts; None without vectors.
         lexical: Its lexical score.
         coverage: Share of the query's words that it has.
@@ -38,6 +39,7 @@ class Row(NamedTuple):
     embedded: int
     measured: int
     tools: int
+    dims: int | None
     is_server: bool
     lexical_mean: float | None
     lexical_deviation: float | None
@@ -63,16 +65,19 @@ class Candidates:
     Attributes:
         rows: Their rows, one a tool.
         passing: Those that the whole filter lets pass.
+        is_server: Whether a server has the name that the whole query may be.
     """
 
     rows: Sequence[Row]
     passing: Sequence[Row]
+    is_server: bool
 
     @classmethod
-    def of(cls, rows: Iterable[Row], filter: ToolFilter) -> Candidates:
+    def of(cls, rows: Sequence[Row], filter: ToolFilter) -> Candidates:
         """Return what rows say of tools; a predicate is asked about each that passes otherwise."""
         tools = [row for row in rows if row.id is not None]
-        return cls(tools, [row for row in tools if row.passes and _admits(filter, row)])
+        passing = [row for row in tools if row.passes and _admits(filter, row)]
+        return cls(tools, passing, any(row.is_server for row in rows))
 
     def suffice(self, k: int, asked: int) -> bool:
         """Return whether every source has `k` that pass, or gave all it has.
@@ -86,7 +91,7 @@ class Candidates:
         """
         return all(
             sum(map(has_any, self.passing)) >= k or sum(map(has_any, self.rows)) < asked
-            for has_any in (_has_dense, _has_lexical)
+            for has_any, _ in _SOURCES
         )
 
     def best(self, query: KeywordQuery, k: int) -> tuple[ToolEvidence, ...]:
@@ -105,8 +110,7 @@ class Candidates:
         index = KeywordIndex().with_tools(
             [read_document(row.document or "") for row in self._named]
         )
-        is_server = any(row.is_server for row in self.rows)
-        return replace(index, servers={asked_server(query): 1} if is_server else {})
+        return replace(index, servers={asked_server(query): 1} if self.is_server else {})
 
     @property
     def _named(self) -> list[Row]:

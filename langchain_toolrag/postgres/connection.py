@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import psycopg
 from pgvector.psycopg import register_vector, register_vector_async
@@ -19,12 +19,13 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 from langchain_toolrag.fork import reset_after_fork
 from langchain_toolrag.postgres.dsn import parameters_of, shown
 from langchain_toolrag.postgres.faults import translated
+from langchain_toolrag.postgres.records import storable
 
 SyncConnection: TypeAlias = Connection[Any]
 AwaitedConnection: TypeAlias = AsyncConnection[Any]
 _SyncPool: TypeAlias = ConnectionPool[SyncConnection]
 _AsyncPool: TypeAlias = AsyncConnectionPool[AwaitedConnection]
-_AsyncPools: TypeAlias = weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _AsyncPool]
+_AsyncPools: TypeAlias = weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, "_LoopsPool"]
 
 DEFAULT_TENANT = "default"
 """Whose rows they are where nobody says whose."""
@@ -62,7 +63,8 @@ class Database:
 
     Raises:
         DatabaseError: If the DSN cannot be read.
-        ValueError: If the tenant has a NUL or more than 200 characters, or a number is not above 0.
+        ValueError: If the tenant has more than 200 characters, or some that cannot be stored, or a
+            number is not above 0.
     """
 
     def __init__(
@@ -161,15 +163,16 @@ class Database:
             others, self._async_pools = dict(self._async_pools), weakref.WeakKeyDictionary()
         if pool is not None:
             pool.close()
-        for loop, awaited in others.items():
+        for loop, own in others.items():
             if loop.is_running():
-                asyncio.run_coroutine_threadsafe(awaited.close(), loop)
+                loop.call_soon_threadsafe(own.keeper.cancel)
 
     async def aclose(self) -> None:
         """Close what is open, and wait for the connections of this event loop."""
-        awaited = self._async_pools.pop(asyncio.get_running_loop(), None)
-        if awaited is not None:
-            await awaited.close()
+        own = self._async_pools.pop(asyncio.get_running_loop(), None)
+        if own is not None:
+            own.keeper.cancel()
+            await own.pool.close()
         self.close()
 
     def after_fork(self) -> None:
@@ -192,8 +195,7 @@ class Database:
     @contextmanager
     def _transaction(self, *, read_only: bool) -> Iterator[SyncConnection]:
         with translated(self.name):
-            pool = self._own_pool()
-            connection = self._begun(pool, read_only)
+            pool, connection = self._begun(read_only)
             try:
                 with connection:  # Commits or rolls back; closing it is the pool's business.
                     yield connection
@@ -203,20 +205,20 @@ class Database:
     @asynccontextmanager
     async def _atransaction(self, *, read_only: bool) -> AsyncIterator[AwaitedConnection]:
         with translated(self.name):
-            pool = await self._loops_pool()
-            connection = await self._abegun(pool, read_only)
+            pool, connection = await self._abegun(read_only)
             try:
                 async with connection:
                     yield connection
             finally:
                 await pool.putconn(connection)
 
-    def _begun(self, pool: _SyncPool, read_only: bool) -> SyncConnection:
-        """Return a connection that answers, in a transaction of the tenant."""
+    def _begun(self, read_only: bool) -> tuple[_SyncPool, SyncConnection]:
+        """Return a connection that answers, in a transaction of the tenant, and its pool."""
+        cut = 0
         while True:
             if self._is_doubtful:
-                Connection.connect(**self._parameters).close()
-                self._is_doubtful = False
+                self._try_server()
+            pool = self._own_pool()
             connection = self._taken(pool)
             try:
                 if connection not in self._opened:
@@ -228,16 +230,20 @@ class Database:
                 connection.execute(_BEGIN, [self.tenant])
             except BaseException as error:
                 pool.putconn(connection)
-                self._raise_unless_lost(connection, error)
+                cut += 1
+                if cut > self._pool_size or not _is_cut(connection, error):
+                    raise
+                self._is_doubtful = True
             else:
-                return connection
+                return pool, connection
 
-    async def _abegun(self, pool: _AsyncPool, read_only: bool) -> AwaitedConnection:
+    async def _abegun(self, read_only: bool) -> tuple[_AsyncPool, AwaitedConnection]:
         """Do what `_begun` does, waiting."""
+        cut = 0
         while True:
             if self._is_doubtful:
-                await (await AsyncConnection.connect(**self._parameters)).close()
-                self._is_doubtful = False
+                await self._atry_server()
+            pool = await self._loops_pool()
             connection = await self._ataken(pool)
             try:
                 if connection not in self._opened:
@@ -249,16 +255,19 @@ class Database:
                 await connection.execute(_BEGIN, [self.tenant])
             except BaseException as error:
                 await pool.putconn(connection)
-                self._raise_unless_lost(connection, error)
+                cut += 1
+                if cut > self._pool_size or not _is_cut(connection, error):
+                    raise
+                self._is_doubtful = True
             else:
-                return connection
+                return pool, connection
 
     def _taken(self, pool: _SyncPool) -> SyncConnection:
         try:
             return pool.getconn()
         except PoolTimeout:
             self._is_doubtful = True
-            Connection.connect(**self._parameters).close()
+            self._try_server()
             raise
 
     async def _ataken(self, pool: _AsyncPool) -> AwaitedConnection:
@@ -266,16 +275,18 @@ class Database:
             return await pool.getconn()
         except PoolTimeout:
             self._is_doubtful = True
-            await (await AsyncConnection.connect(**self._parameters)).close()
+            await self._atry_server()
             raise
 
-    def _raise_unless_lost(
-        self, connection: SyncConnection | AwaitedConnection, error: BaseException
-    ) -> None:
-        """Raise an error, unless it is that the server left while nobody used the connection."""
-        if not (isinstance(error, psycopg.OperationalError) and connection.broken):
-            raise error
-        self._is_doubtful = True
+    def _try_server(self) -> None:
+        """Raise what keeps one from connecting, which a pool does not tell."""
+        Connection.connect(**self._parameters).close()
+        self._is_doubtful = False
+
+    async def _atry_server(self) -> None:
+        """Do what `_try_server` does, waiting."""
+        await (await AsyncConnection.connect(**self._parameters)).close()
+        self._is_doubtful = False
 
     def _own_pool(self) -> _SyncPool:
         with self._opening:
@@ -287,12 +298,13 @@ class Database:
     async def _loops_pool(self) -> _AsyncPool:
         """Return the pool of the running event loop: connections cannot be moved to another."""
         loop = asyncio.get_running_loop()
-        pool = self._async_pools.get(loop)
-        if pool is None:
+        own = self._async_pools.get(loop)
+        if own is None:
             pool = AsyncConnectionPool(**self._of_pool(), connection_class=AsyncConnection)
-            self._async_pools[loop] = pool  # Before waiting: another task may come meanwhile.
+            own = _LoopsPool(pool, loop.create_task(_close_when_cancelled(pool)))
+            self._async_pools[loop] = own  # Before waiting: another task may come meanwhile.
             await pool.open()
-        return pool
+        return own.pool
 
     def _of_pool(self) -> dict[str, Any]:
         return {
@@ -306,9 +318,34 @@ class Database:
         }
 
 
+class _LoopsPool(NamedTuple):
+    """An event loop's pool, and the task that closes it when the loop ends."""
+
+    pool: _AsyncPool
+    keeper: asyncio.Task[None]
+
+
+async def _close_when_cancelled(pool: _AsyncPool) -> None:
+    """Close a pool at the end of its event loop, which cancels all tasks and waits for them.
+
+    Before Python 3.12 the pool's own may miss that, and `asyncio.run` would not return.
+    """
+    try:
+        await asyncio.get_running_loop().create_future()
+    except asyncio.CancelledError:
+        await pool.close()
+        raise
+
+
+def _is_cut(connection: SyncConnection | AwaitedConnection, error: BaseException) -> bool:
+    """Whether an error is that the server left while nobody used the connection."""
+    return isinstance(error, psycopg.OperationalError) and connection.broken
+
+
 def _checked(tenant: str) -> str:
-    if "\0" in tenant or len(tenant) > _LONGEST_TENANT:
+    if storable(tenant) != tenant or len(tenant) > _LONGEST_TENANT:
         raise ValueError(
-            f"the tenant is {tenant!r:.80}; wanted at most {_LONGEST_TENANT} characters, no NUL"
+            f"the tenant is {tenant!r:.80}; wanted at most {_LONGEST_TENANT} characters, no NUL "
+            "and no half of a surrogate pair"
         )
     return tenant

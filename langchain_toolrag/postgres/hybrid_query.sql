@@ -4,13 +4,24 @@ with asked as (
     select %(vector)b::halfvec as vector, %(space)s::text as space, %(terms)s::text[] as terms,
         %(point_words)s::text[] as point_words, %(any_point)s::tsquery as any_point,
         %(names)s::text[] as names, %(servers)s::text[] as servers, %(tags)s::text[] as tags,
-        %(required)s::tsquery as required, %(candidates)s::int as candidates
+        case when %(of_server)s::text is null then %(ids)s::text[] else array(
+            select t.id from toolrag.tools as t
+            where t.tenant = current_setting('toolrag.tenant', true)
+                and t.server_key = %(of_server)s::text
+                and (%(ids)s::text[] is null or t.id = any(%(ids)s::text[]))
+        ) end as ids,
+        %(required)s::tsquery as required,
+        %(candidates)s::int as candidates
 ),
 state as (
     select c.version, coalesce(s.embedded, -1) as embedded, coalesce(s.version, -1) as measured,
         coalesce((
             select w.tools from toolrag.word_counts as w where w.tenant = c.tenant and w.word = ''
         ), 0) as tools,
+        (
+            select v.dims from toolrag.tool_vectors as v
+            where v.tenant = c.tenant and v.space = %(space)s::text limit 1
+        ) as dims,
         exists (
             select from toolrag.tools as t
             where t.tenant = c.tenant and t.server_key = %(server)s::text and t.server_key <> ''
@@ -21,12 +32,12 @@ state as (
 ),
 near as materialized (
     select n.id from asked as a cross join lateral toolrag.by_meaning(
-        a.vector, a.space, a.servers, a.tags, a.required, a.candidates) as n (id)
+        a.vector, a.space, a.servers, a.tags, a.ids, a.required, a.candidates) as n (id)
     where a.vector is not null
 ),
 worded as materialized (
     select w.* from asked as a cross join lateral toolrag.by_words(
-        a.terms, a.any_point, a.names, a.servers, a.tags, a.required, a.candidates,
+        a.terms, a.any_point, a.names, a.servers, a.tags, a.ids, a.required, a.candidates,
         %(ranked)s::int) as w
 ),
 rarities as materialized (
@@ -41,10 +52,13 @@ chosen as (
     ) as each group by id
 ),
 found as (
-    select t.id, c.named, toolrag.passes(t, a.servers, a.tags, a.required) as passes,
+    select t.id, c.named,
+        -- The others have been asked already.
+        not c.named or toolrag.passes(t, a.servers, a.tags, a.ids, a.required) as passes,
         (
             select -(v.vector <#> a.vector) from toolrag.tool_vectors as v
             where v.tenant = t.tenant and v.space = a.space and v.id = t.id
+                and v.dims = vector_dims(a.vector)
         ) as dense,
         coalesce(w.lexical, 0) as lexical, coalesce(w.coverage, 0) as coverage,
         (
@@ -65,7 +79,7 @@ found as (
         from rarities as r
     ) as w
 )
-select s.version, s.embedded, s.measured, s.tools, s.is_server, w.mean, w.deviation, f.*
+select s.version, s.embedded, s.measured, s.tools, s.dims, s.is_server, w.mean, w.deviation, f.*
 from state as s
 left join (select mean, deviation from worded where id is null) as w on true
 left join found as f on true

@@ -89,17 +89,18 @@ class PostgresIndex:
             )
         self.options = options or IndexOptions()
         self._database = Database(dsn, tenant, pool_size=pool_size, timeout=timeout)
-        refuse_old(self._database)
         self._table = ToolTable(self._database)
-        model = as_embeddings(embeddings)
-        self._vectors = self._shared_vectors(model)
         self._follower: Follower | None = None
-        self._reader: Replica | RemoteIndex
-        if mode == "remote" or (mode == "auto" and self._table.count() > REPLICA_TOOLS):
-            self._reader = self._remote(model, background)
-        else:
-            self._reader = replica = self._replica(model, background)
-            self._follower = Follower(self._database, replica.catch_up, refresh_seconds)
+        try:
+            refuse_old(self._database)
+            model = as_embeddings(embeddings)
+            self._vectors = self._shared_vectors(model)
+            self._reader = self._opened(mode, model, background)
+        except BaseException:
+            self._database.close()
+            raise
+        if isinstance(self._reader, Replica):
+            self._follower = Follower(self._database, self._reader.catch_up, refresh_seconds)
             self._follower.ensure()
 
     @property
@@ -349,6 +350,11 @@ class PostgresIndex:
             )
             return None
         return PostgresVectors(self._database, space)
+
+    def _opened(self, mode: Mode, model: Embeddings, background: bool) -> Replica | RemoteIndex:
+        if mode == "remote" or (mode == "auto" and self._table.count() > REPLICA_TOOLS):
+            return self._remote(model, background)
+        return self._replica(model, background)
 
     def _replica(self, model: Embeddings, background: bool) -> Replica:
         replica = Replica(

@@ -45,7 +45,7 @@ class PostgresVectors:
         self._unsaved: dict[bytes, Vector] = {}
         self._warned: set[Hashable] = set()
         self._resumes_at = {"read": 0.0, "written": 0.0}
-        self._closed = threading.Event()
+        self._is_closed = False
         self._claim: _Claim | None
         self.after_fork()
         reset_after_fork(self)
@@ -116,7 +116,7 @@ class PostgresVectors:
 
     def close(self) -> None:
         """Wait for nobody any more."""
-        self._closed.set()
+        self._is_closed = True
 
     def after_fork(self) -> None:
         """Forget locks and a claim that a thread of the parent may hold."""
@@ -172,8 +172,9 @@ class PostgresVectors:
                 most, until = len(found), time.monotonic() + _PATIENCE_SECONDS
             # Who may not write makes nothing for others, and may be alone: it does not wait.
             is_over = claim.is_held or not may_write or time.monotonic() > until
-            if is_over or len(found) == len(set(keys)) or self._closed.wait(_POLL_SECONDS):
+            if is_over or self._is_closed or len(found) == len(set(keys)):
                 return found
+            time.sleep(_POLL_SECONDS)
 
     def _rests(self, done: _Done) -> bool:
         return time.monotonic() < self._resumes_at[done]

@@ -43,6 +43,7 @@ class Loading:
     def _load(self) -> None:
         try:
             self._embedder.load()
-            self._vectors.make()
+            if self._vectors.may_be_made:
+                self._vectors.make()
         except ToolRAGError as error:
             logger.warning("words and names answer alone for now: %s", error)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, NamedTuple, TypeAlias
 
 from pgvector import HalfVector
-from psycopg import errors
 
-from langchain_toolrag.errors import DatabaseError, StillLoadingError
+from langchain_toolrag.errors import EmbeddingError, StillLoadingError
 from langchain_toolrag.index.contract import CANDIDATES
 from langchain_toolrag.index.embedder import Embedder
-from langchain_toolrag.index.keyword import KeywordQuery, parse_query
+from langchain_toolrag.index.embedding import model_name
+from langchain_toolrag.index.keyword import KeywordQuery, OfServer, parse_query
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.plans import arun, run
 from langchain_toolrag.postgres.candidates import Candidates, Row
 from langchain_toolrag.postgres.connection import Database
 from langchain_toolrag.postgres.loading import Loading
-from langchain_toolrag.postgres.records import storable
+from langchain_toolrag.postgres.records import storable, stored_id
 from langchain_toolrag.postgres.search_columns import (
     all_of,
     any_of,
@@ -95,7 +95,7 @@ class RemoteSearch:
 
     Attributes:
         vectors: The tools' vectors.
-        version: The catalogue's version at the last search; 0 before the first.
+        version: The catalogue's version, as far as it was learnt; 0 at first.
         size: How many tools it had then.
 
     Raises:
@@ -138,8 +138,9 @@ class RemoteSearch:
         Args:
             query: A request; `select:A,B` and `+word` are understood.
             candidate_k: How many tools each source puts forward.
-            filter: Which tools may be returned. Servers and tags are looked at by the database; for
-                a predicate more and more tools are read, until enough pass or all were asked.
+            filter: Which tools may be returned. The database looks at servers, tags, ids and an
+                `OfServer`; for another predicate more and more tools are read, until enough pass or
+                all were asked.
             dense: Whether to embed the query; tools without vectors are embedded first.
             along: Queries that will be asked too; they may be embedded in one run with this one.
 
@@ -197,6 +198,15 @@ class RemoteSearch:
             found = await arun(self._search(request), self._aasked)
         return found
 
+    def learn(self, version: int, size: int) -> None:
+        """Note how the catalogue is now; every search learns it too.
+
+        Args:
+            version: Its version; 0 while nothing was ever written.
+            size: How many tools it has.
+        """
+        self.version, self.size = version, size
+
     def _asked(self, question: _Question) -> _Answers:
         with self._database.read() as connection:
             return connection.execute(*question).fetchall()
@@ -215,9 +225,11 @@ class RemoteSearch:
         """Search; a plan that asks the database once, unless a predicate lets too few pass."""
         rows, candidates = yield from self._candidates(request)
         if not rows:
+            self.learn(0, 0)
             return Evidence((), ScoreStatistics(), 0, dense_ready=False)
         state = rows[0]
-        self.version, self.size = state.version, state.tools
+        self.learn(state.version, state.tools)
+        self._refuse_another(request.vector, state.dims)
         spread = yield from self._measured(state.measured)
         names = candidates.names(request.query)
         return Evidence(
@@ -251,7 +263,7 @@ class RemoteSearch:
         return self._spread
 
     def _values(self, request: _Request, candidates: int) -> dict[str, Any]:
-        query, filter = request.query, request.filter
+        query, filter, predicate = request.query, request.filter, request.filter.predicate
         words, terms = asked_points(query.text), asked_terms(query.text)
         ranked = min(_RANKED, _COMPARED // max(len(terms), 1))
         return {
@@ -264,10 +276,12 @@ class RemoteSearch:
             "server": asked_server(query),
             "servers": _stored(filter.servers),
             "tags": _stored(filter.tags),
+            "of_server": storable(predicate.key) if isinstance(predicate, OfServer) else None,
+            "ids": None if filter.ids is None else _array(map(stored_id, filter.ids)),
             "required": all_of(asked_points(" ".join(query.required))),
             "candidates": candidates,
             "ranked": max(ranked, candidates),
-            "documents": filter.predicate is not None,
+            "documents": predicate is not None,
         }
 
     def _lacks_vectors(self, found: Evidence, vector: Vector | None) -> bool:
@@ -276,19 +290,28 @@ class RemoteSearch:
 
     def _makes_them(self, found: Evidence) -> bool:
         """Make the vectors that a search has missed; whether it is worth repeating."""
+        if not self.vectors.may_be_made:
+            self._read_only_at = found.version
+            logger.warning(
+                "tools without vectors are found by words alone until someone who may write to "
+                "the database (%s) has made them",
+                self._database.name,
+            )
+            return False
         if self._loading is not None:
             self._loading.start()
             raise StillLoadingError(self.vectors.missing())
-        try:
-            self.vectors.make()
-        except DatabaseError as error:
-            if not isinstance(error.__cause__, errors.InsufficientPrivilege):
-                raise
-            # Whoever may write will make them.
-            self._read_only_at = found.version
-            logger.warning("tools without vectors are found by words alone: %s", error)
-            return False
+        self.vectors.make()
         return True
+
+    def _refuse_another(self, vector: Vector | None, dims: int | None) -> None:
+        """Raise if a request's vector cannot be compared to those of tools."""
+        if vector is not None and dims not in (None, len(vector)):
+            raise EmbeddingError(
+                f"{model_name(self._embedder.embeddings)} gave a vector of dimension "
+                f"{len(vector)}, and the database has vectors of dimension {dims} by a model of "
+                "this name: use the same dimension, or give the model another name"
+            )
 
     def _refuse_to_wait(self) -> None:
         if self._loading is not None and not self._embedder.ready:
@@ -305,6 +328,12 @@ def _statistics(vector: Vector | None, state: Row, spread: Spread) -> ScoreStati
 
 def _stored(names: Collection[str] | None) -> list[str] | None:
     return None if names is None else sorted(map(storable, names))
+
+
+def _array(texts: Iterable[str]) -> str:
+    """Return the text of an array, which psycopg takes ten times as long to make of a list."""
+    escaped = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
+    return "{" + ",".join(f'"{text}"' for text in escaped) + "}"
 
 
 def _texts(queries: Sequence[str]) -> list[str]:

@@ -28,8 +28,8 @@ class RemoteIndex:
         self._table = table
         self._search = search
         self._embedder = embedder
-        self._stand = table.stand()
-        self._counted = table.count()
+        self._stand = Stand()
+        self.catch_up()
         self._read: tuple[Stand, tuple[ToolDocument, ...]] = (Stand(), ())
 
     @property
@@ -40,14 +40,13 @@ class RemoteIndex:
     @property
     def version(self) -> int:
         """The catalogue's version when it was searched or changed here last."""
-        return max(self._search.version, self._stand.version)
+        return self._search.version
 
     @property
     def documents(self) -> tuple[ToolDocument, ...]:
         """All documents, read from the database when they have changed: for small catalogues."""
         stand, documents = self._read
-        news = self._table.since(stand)
-        if news.stand != stand:
+        if self._table.stand() != stand:
             whole = self._table.since(Stand())
             documents = tuple(placed.document for placed in whole.written.values())
             self._read = (whole.stand, documents)
@@ -60,9 +59,7 @@ class RemoteIndex:
     @property
     def size(self) -> int:
         """How many documents there were when it was searched or changed here last."""
-        if self._search.version >= self._stand.version:
-            return self._search.size
-        return self._counted
+        return self._search.size
 
     @property
     def ready(self) -> bool:
@@ -89,7 +86,7 @@ class RemoteIndex:
             DatabaseError: If it cannot be asked.
         """
         before, self._stand = self._stand, self._table.stand()
-        self._counted = self._table.count()
+        self._search.learn(self._stand.version, self._table.count())
         return before != self._stand
 
     def embed(self, progress: Progress | None = None) -> None:

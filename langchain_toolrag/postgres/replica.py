@@ -14,8 +14,9 @@ from langchain_core.embeddings import Embeddings
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.snapshot import Snapshot
 from langchain_toolrag.index.tool_index import ToolIndex
+from langchain_toolrag.postgres.edits import Placed
 from langchain_toolrag.postgres.known_vectors import PostgresVectors
-from langchain_toolrag.postgres.tool_store import News, Placed, Stand, ToolTable
+from langchain_toolrag.postgres.tool_store import News, Stand, ToolTable
 from langchain_toolrag.types import ToolDocument, ToolId
 
 logger = logging.getLogger(__name__)

@@ -86,9 +86,10 @@ def asked_names(query: KeywordQuery) -> list[str]:
 
     They are more than are names: `KeywordIndex` decides over the tools that have them.
     """
-    tokens = [token for token in _TOKEN.findall(query.text) if not _is_word(token)]
-    given = (query.text, *(query.selected or ()), *query.text.split(), *tokens)
-    names = [name.strip(_PUNCTUATION) for name in given]
+    tokens = (*query.text.split(), *_TOKEN.findall(query.text))
+    bare = [token.strip(_PUNCTUATION) for token in tokens]
+    whole = [name.strip(_PUNCTUATION) for name in (query.text, *(query.selected or ()))]
+    names = [*whole, *(token for token in bare if not _is_word(token))]
     forms = (comparable(each) for name in names for each in (name, name.removeprefix(_MCP_PREFIX)))
     return [storable(form) for form in dict.fromkeys(forms) if form]
 

@@ -16,10 +16,11 @@ from langchain_toolrag.catalogue.sources.merging import Merged, merged
 from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, StoredTool
 from langchain_toolrag.errors import DatabaseError
 from langchain_toolrag.postgres.connection import Database, SyncConnection
+from langchain_toolrag.postgres.edits import Edit, Placed, edited
 from langchain_toolrag.postgres.known_vectors import PostgresVectors
 from langchain_toolrag.postgres.places import placed
 from langchain_toolrag.postgres.records import stored_id
-from langchain_toolrag.postgres.tool_store import Edit, Placed, ToolTable, edited
+from langchain_toolrag.postgres.tool_store import ToolTable
 from langchain_toolrag.postgres.upgrade import refuse_old
 from langchain_toolrag.types import Changes, ToolDocument
 
@@ -67,7 +68,9 @@ class DatabaseTools(ToolTable):
         """
         with self._database.read() as connection:
             self._sources = self._read_sources(connection)
-            return list(self._read_tools(connection).values())
+            tools = list(self._read_tools(connection).values())
+        self._note("")
+        return tools
 
     def sources(self) -> dict[str, StoredSource]:
         """Read the sources; while the database does not answer, those that were read last.
@@ -88,6 +91,8 @@ class DatabaseTools(ToolTable):
             if self._sources is None:
                 raise
             self._note(str(error))
+        else:
+            self._note("")
         return self._sources
 
     def fingerprint(self) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_toolrag.errors import DatabaseError
 from langchain_toolrag.postgres.connection import Database, SyncConnection
+from langchain_toolrag.postgres.edits import Edit, Placed, Row, Rows, edited
 from langchain_toolrag.postgres.places import GAP, placed
 from langchain_toolrag.postgres.records import (
     document_digest,
@@ -43,13 +44,6 @@ class Stand(NamedTuple):
     version: int = 0
 
 
-class Placed(NamedTuple):
-    """A document and its place among the others, which order it."""
-
-    place: int
-    document: ToolDocument
-
-
 @dataclass(frozen=True, slots=True)
 class News:
     """What a catalogue has that was not known.
@@ -67,37 +61,8 @@ class News:
     removed: Collection[str] = ()
 
 
-class _Row(NamedTuple):
-    """What is known of a stored tool before it is written."""
-
-    place: int
-    digest: bytes
-    identity: ToolId
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """What is to be written, and what that changes.
-
-    Attributes:
-        changes: What changes.
-        written: Documents to write, by stored id.
-        removed: Stored ids of those that go.
-        stored: JSON of the tools among them that were ingested, by stored id; the others keep
-            what is stored.
-    """
-
-    changes: Changes
-    written: Mapping[str, Placed]
-    removed: Collection[str] = ()
-    stored: Mapping[str, str] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self.written or self.removed)
-
-
-_Rows: TypeAlias = Mapping[str, _Row]
-_Decide: TypeAlias = Callable[[_Rows, int], Edit]
+_Decide: TypeAlias = Callable[[Rows, int], Edit]
+"""Given stored rows and the last place of all, says what is to be written."""
 
 
 class ToolTable:
@@ -153,7 +118,7 @@ class ToolTable:
         query = "select document::text from toolrag.tools where tenant = %s and id = any(%s)"
         values = [self._database.tenant, list(map(stored_id, ids))]
         with self._database.read() as connection:
-            found = [read_document(text) for (text,) in connection.execute(query, values)]
+            found = [self._document(text) for (text,) in connection.execute(query, values)]
         return {document.id: document for document in found}
 
     def since(self, known: Stand) -> News:
@@ -194,7 +159,7 @@ class ToolTable:
         """
         wanted = {stored_id(document.id): document for document in documents}
 
-        def decide(rows: _Rows, last: int) -> Edit:
+        def decide(rows: Rows, last: int) -> Edit:
             new = (identity for identity in wanted if identity not in rows)
             places = {identity: last + GAP * n for n, identity in enumerate(new, 1)}
             places.update((identity, row.place) for identity, row in rows.items())
@@ -233,7 +198,7 @@ class ToolTable:
         """
         wanted = {stored_id(document.id): document for document in documents}
 
-        def decide(rows: _Rows, last: int) -> Edit:
+        def decide(rows: Rows, last: int) -> Edit:
             places = placed([rows[i].place if i in rows else None for i in wanted])
             entries = zip(wanted, map(Placed, places, wanted.values()), strict=True)
             gone = [identity for identity in rows if identity not in wanted]
@@ -275,7 +240,7 @@ class ToolTable:
         history, version = _one(connection, query, [self._database.tenant])
         return Stand(str(history), version)
 
-    def _rows(self, connection: SyncConnection, ids: Sequence[str] | None) -> tuple[_Rows, int]:
+    def _rows(self, connection: SyncConnection, ids: Sequence[str] | None) -> tuple[Rows, int]:
         """Return the rows of some ids, or of all, in their order, and the last place of all."""
         tenant = self._database.tenant
         query = """
@@ -285,7 +250,7 @@ class ToolTable:
         """
         last = "select coalesce(max(position), 0) from toolrag.tools where tenant = %s"
         rows = {
-            identity: _Row(place, digest, read_document(text).id if text else identity)
+            identity: Row(place, digest, self._document(text).id if text else identity)
             for identity, place, digest, text in connection.execute(query, [tenant, ids, ids])
         }
         return rows, int(_one(connection, last, [tenant])[0])
@@ -296,8 +261,11 @@ class ToolTable:
             where tenant = %s and changed > %s order by position
         """
         found = connection.execute(query, [self._database.tenant, since])
+        return {identity: Placed(place, self._document(text)) for identity, place, text in found}
+
+    def _document(self, text: str) -> ToolDocument:
         try:
-            return {identity: Placed(place, read_document(text)) for identity, place, text in found}
+            return read_document(text)
         except ValueError as error:
             raise DatabaseError(self._database.name, f"holds a row that {error}") from error
 
@@ -355,24 +323,6 @@ _COUNT = """
     set version = %(version)s, forgotten = greatest(forgotten, %(forgotten)s)
     where tenant = %(tenant)s
 """
-
-
-def edited(rows: _Rows, wanted: Mapping[str, Placed], gone: Collection[str] = ()) -> Edit:
-    """Return what has to be written so that rows become what is wanted."""
-    added = [i for i in wanted if i not in rows]
-    digests = {i: document_digest(wanted[i].document) for i in wanted if i in rows}
-    changed = [i for i, digest in digests.items() if digest != rows[i].digest]
-    same = frozenset(digests).difference(changed)
-    # Of those that stay as they are, some may have to move; nobody moves for the order alone.
-    is_change = bool(added or changed or gone)
-    moved = [i for i in same if is_change and wanted[i].place != rows[i].place]
-    changes = Changes(
-        added=tuple(wanted[i].document.id for i in added),
-        changed=tuple(wanted[i].document.id for i in changed),
-        removed=tuple(rows[i].identity for i in gone),
-        kept=tuple(wanted[i].document.id for i in wanted if i in same),
-    )
-    return Edit(changes, {i: wanted[i] for i in (*added, *changed, *moved)}, gone)
 
 
 def _columns(identity: str, place: int, document: ToolDocument) -> dict[str, Any]:

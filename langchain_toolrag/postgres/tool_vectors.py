@@ -10,6 +10,7 @@ best sum and no text that is near.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pgvector import HalfVector
 
+from langchain_toolrag.fork import reset_after_fork
 from langchain_toolrag.index.contract import Progress
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.options import IndexOptions
@@ -70,12 +72,25 @@ class ToolVectors:
         self._options = options
         model = vector_space(embedder.embeddings) or type(embedder.embeddings).__name__
         self.space = space_key(json.dumps([model, options.as_json()], sort_keys=True))
+        self.after_fork()
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Forget that a thread of the parent was making vectors."""
+        self._making = threading.Lock()
 
     @property
     def complete(self) -> bool:
         """Whether there are tools and every one has its vectors."""
         with self._database.read() as connection:
             found = connection.execute(_COMPLETE, self._about()).fetchone()
+        return bool(found and found[0])
+
+    @property
+    def may_be_made(self) -> bool:
+        """Whether they can be stored: not by a user who only reads, nor in a server's copy."""
+        with self._database.read() as connection:
+            found = connection.execute(_MAY_STORE).fetchone()
         return bool(found and found[0])
 
     def make(self, progress: Progress | None = None) -> None:
@@ -128,13 +143,14 @@ class ToolVectors:
 
     @contextmanager
     def _claimed(self) -> Iterator[None]:
-        """Keep other processes out; a claim goes with its connection, even of a killed process.
+        """Keep other threads and processes out; a killed process's claim goes with its connection.
 
         Yields:
             Nothing.
         """
         # A lock of a transaction, which a pooler of connections hands on as well.
-        with self._database.alone() as connection, connection.transaction():
+        # Of the threads of a process one asks for it: the others need no connection to wait.
+        with self._making, self._database.alone() as connection, connection.transaction():
             connection.execute("set local idle_in_transaction_session_timeout = 0")
             connection.execute("set local lock_timeout = 0")
             connection.execute(_LOCK, [f"{self._database.tenant}\n{self.space}"])
@@ -215,6 +231,9 @@ def _share(measured: _Measured) -> float:
 
 
 _LOCK = "select pg_advisory_xact_lock(hashtextextended(%s, 1))"
+_MAY_STORE = """
+    select has_table_privilege('toolrag.tool_vectors', 'insert') and not pg_is_in_recovery()
+"""
 _COMPLETE = """
     select s.embedded = c.version and exists (select from toolrag.tools where tenant = %(tenant)s)
     from toolrag.catalogues as c join toolrag.spreads as s using (tenant)
@@ -278,7 +297,7 @@ _OUTSIDE = """
         select max(-(v.vector <#> p.vector)) as best
         from unnest(%(probes)b::halfvec[]) with ordinality as p (vector, number)
         cross join lateral toolrag.by_meaning(
-            p.vector, %(space)s, null, null, null, %(nearest)s) as near (id)
+            p.vector, %(space)s, null, null, null, null, %(nearest)s) as near (id)
         join toolrag.tool_vectors as v
             on v.tenant = %(tenant)s and v.space = %(space)s and v.id = near.id
         group by p.number

@@ -16,6 +16,10 @@ from langchain_toolrag.postgres.faults import translated
 _FOLDER = resources.files("langchain_toolrag.postgres") / "migrations"
 _ROLES = ("roles.sql", "search_owner.sql")
 _TIMEOUT = 5.0
+_LACKING = (
+    "upgrade as the owner of the database and of the schema toolrag; `--roles` needs the right to "
+    "create roles, too"
+)
 _ONE_AT_A_TIME = "select pg_advisory_xact_lock(hashtextextended('toolrag.migrations', 0))"
 _BEGINNING = """
     create schema if not exists toolrag;
@@ -76,7 +80,7 @@ def upgrade(dsn: str, *, roles: bool = False) -> list[int]:
     """
     parameters = parameters_of(dsn, _TIMEOUT)
     name = shown(parameters)
-    with translated(name), Connection.connect(**parameters) as connection:
+    with translated(name, lacking=_LACKING), Connection.connect(**parameters) as connection:
         connection.execute(_ONE_AT_A_TIME)
         found = _found(connection)
         _refuse_newer(found, name)

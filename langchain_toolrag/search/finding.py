@@ -19,12 +19,12 @@ from typing import TypeAlias
 from langchain_toolrag.catalogue.names import split_words
 from langchain_toolrag.errors import EmbeddingError
 from langchain_toolrag.index.contract import CANDIDATES
-from langchain_toolrag.index.keyword import KeywordQuery, parse_query, server_key
+from langchain_toolrag.index.keyword import KeywordQuery, OfServer, parse_query
 from langchain_toolrag.search.confidence import confidence
 from langchain_toolrag.search.cutoff import Cutoff
 from langchain_toolrag.search.fusion import average_score
 from langchain_toolrag.search.rankings import Question, by_everything
-from langchain_toolrag.types import Evidence, Finding, ToolDocument, ToolFilter
+from langchain_toolrag.types import Evidence, Finding, ToolFilter
 
 Search: TypeAlias = Generator[Question, Evidence, Finding]
 """A plan that ends with what was found."""
@@ -107,11 +107,8 @@ def _of_server(
     query: str, cutoff: Cutoff, filter: ToolFilter | None, key: str, *, dense: bool
 ) -> Search:
     """Find the tools of the server that the query names."""
-
-    def is_of_server(document: ToolDocument) -> bool:
-        return server_key(document) == key and (filter is None or filter.admits(document))
-
-    within = ToolFilter(predicate=is_of_server)
+    wanted = filter or ToolFilter()
+    within = replace(wanted, predicate=OfServer(key, wanted.predicate))
     listed = yield from by_everything(query, max(CANDIDATES, cutoff.limit), within, dense=dense)
     return Finding(tuple(listed.hits[: cutoff.limit]), server=key, confidence=1.0)
 

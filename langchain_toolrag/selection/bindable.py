@@ -121,7 +121,9 @@ def within(ids: Collection[ToolId], filter: ToolFilter | None) -> ToolFilter:
     """
     if filter is None:
         return ToolFilter(ids=ids)
-    return replace(filter, ids=ids if filter.ids is None else frozenset(ids) & set(filter.ids))
+    return replace(
+        filter, ids=ids if filter.ids is None else frozenset(ids).intersection(filter.ids)
+    )
 
 
 def _matched(catalogue: Catalogue, tools: Tools) -> tuple[dict[ToolId, Tool], list[Tool]]:

@@ -1,1 +1,1 @@
-"""An ingest directory in -> searches, rankings and calls of its tools over REST and MCP out."""
+"""Ingested tools in -> searches, rankings and calls of its tools over REST and MCP out."""

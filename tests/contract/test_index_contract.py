@@ -4,14 +4,18 @@
 """
 
 import threading
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from documents import make_document
-from fakes import BrokenEmbeddings, NamedEmbeddings, make_catalogue
+from fakes import DIM, BrokenEmbeddings, NamedEmbeddings, make_catalogue
 
 from langchain_toolrag.catalogue.document import document_of
-from langchain_toolrag.errors import EmbeddingError
+from langchain_toolrag.errors import AdapterError, EmbeddingError
+from langchain_toolrag.index.adapter import Adapter
+from langchain_toolrag.index.heads import Heads
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.probes import PROBES
 from langchain_toolrag.index.texts import view_texts
@@ -22,6 +26,8 @@ from langchain_toolrag.types import Changes, ToolFilter
 QUERY = "is it going to rain in Oslo"
 
 exact = pytest.mark.parametrize("kind", ["local", "replica"], indirect=True)
+shared = pytest.mark.parametrize("kind", ["replica", "remote"], indirect=True)
+remote = pytest.mark.parametrize("kind", ["remote"], indirect=True)
 
 
 class BrokenNamedEmbeddings(NamedEmbeddings, BrokenEmbeddings):
@@ -52,6 +58,15 @@ def make_index(kind, request):
 
 
 @pytest.fixture
+def other(index, kind, request):
+    """The same catalogue, as another process has it."""
+    tenant = f"{request.getfixturevalue('tenant')} 0"
+    dsn = request.getfixturevalue("shared_dsn")
+    with PostgresIndex(dsn, tenant=tenant, embeddings=NamedEmbeddings(), mode=kind) as other:
+        yield other
+
+
+@pytest.fixture
 def embeddings():
     return NamedEmbeddings()
 
@@ -70,6 +85,25 @@ def index(make_index, embeddings, documents):
 
 def by_id(evidence):
     return {tool.id: tool for tool in evidence.tools}
+
+
+def have_seen(index, version):
+    """Search until a version has come."""
+    until = time.monotonic() + 5
+    while index.evidence(QUERY, dense=False).version != version:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def heads_of(model):
+    """Heads that move vectors at random."""
+    dice, tensors = np.random.default_rng(0), {}
+    for side in ("request", "tool"):
+        tensors[f"{side}.first.weight"] = dice.normal(size=(4, DIM))
+        tensors[f"{side}.first.bias"] = dice.normal(size=4)
+        tensors[f"{side}.second.weight"] = dice.normal(size=(DIM, 4)) * 0.1
+        tensors[f"{side}.second.bias"] = dice.normal(size=DIM) * 0.1
+    return Heads(Adapter("heads", model, 1.0, tensors, {}))
 
 
 def make_set(prefix, count=30):
@@ -396,3 +430,216 @@ def test_evidence_tells_the_share_of_the_words_a_tool_has(index):
 @pytest.mark.parametrize("dense", [True, False])
 def test_a_model_that_is_not_ours_is_taken_to_know_every_script(index, dense):
     assert index.evidence("東京の天気", dense=dense).script_known
+
+
+class TestSize:
+    def test_it_is_that_of_the_documents_after_every_change(self, index, documents):
+        assert index.size == len(documents)
+        index.add([make_document("ping"), documents[0]])
+        assert index.size == len(documents) + 1
+        index.remove(["ping", "unknown", documents[1].id])
+        assert index.size == len(documents) - 1
+        index.refresh(documents[:3])
+        assert index.size == len(index.documents) == 3
+        index.refresh([])
+        assert index.size == 0
+
+    def test_an_index_begins_without_any(self, make_index, embeddings):
+        assert make_index(embeddings).size == 0
+
+    @shared
+    def test_an_index_opened_later_knows_it(self, other, documents):
+        assert other.size == len(documents)
+
+    @shared
+    def test_it_counts_what_another_process_changed_once_that_is_seen(self, index, other):
+        for change in (
+            lambda: other.add(make_set("rain")),
+            lambda: other.remove(["rain_1", "rain_2"]),
+            lambda: other.refresh([]),
+            lambda: other.add([make_document("rain")]),
+        ):
+            change()
+            have_seen(index, other.version)
+            assert index.size == other.size == len(other.documents)
+        assert index.size == 1
+
+
+def test_whoever_reads_vectors_is_given_the_index_in_memory_or_none(index, kind, documents):
+    local = index.local
+    if kind == "remote":
+        assert local is None
+    else:
+        assert isinstance(local, ToolIndex)
+        assert local.documents == tuple(documents)
+    assert (local is index) == (kind == "local")
+
+
+class TestDocumentsOf:
+    def test_they_are_given_by_id_and_unknown_ids_left_out(self, index, documents):
+        wanted = [documents[3], documents[0]]
+        ids = [document.id for document in wanted]
+        assert index.documents_of(ids) == {document.id: document for document in wanted}
+        assert index.documents_of(["unknown", *ids, *ids, ""]) == index.documents_of(iter(ids))
+        assert index.documents_of([]) == index.documents_of(["get_weather"]) == {}
+
+    def test_odd_ids_are_no_others(self, index):
+        odd = [
+            make_document(name, f"Does {number}.")
+            for number, name in enumerate(
+                ["x\0y", "xy", "\ud800", "\x01abc", "n" * 5000, "Ä", "%s"]
+            )
+        ]
+        index.add(odd)
+        assert index.documents_of(each.id for each in odd) == {each.id: each for each in odd}
+        assert index.documents_of(["x\0\0y", "\0", "\udc00", "\x01", "n" * 4999, "?", "%"]) == {}
+
+    def test_they_are_those_of_the_last_change(self, index, documents):
+        newer = replace(documents[0], description="Does more.")
+        index.add([newer])
+        index.remove([documents[1].id])
+        ids = [document.id for document in documents[:2]]
+        assert index.documents_of(ids) == {newer.id: newer}
+
+
+class TestEmbed:
+    def test_progress_is_told_up_to_the_last_tool(self, make_index, embeddings):
+        index, told = make_index(embeddings), []
+        index.refresh(make_set("rain", 250))
+        index.embed(lambda done, total: told.append((done, total)))
+        assert index.indexed
+        assert told == sorted(told)
+        assert {total for _, total in told} == {250}
+        assert told[-1][0] == 250
+
+    def test_where_nothing_is_missing_nothing_is_told(self, index):
+        told = []
+        index.embed()
+        index.embed(lambda *step: told.append(step))
+        assert told == []
+
+    def test_an_error_of_the_model_is_raised(self, make_index, documents):
+        index = make_index(BrokenNamedEmbeddings())
+        index.refresh(documents)
+        with pytest.raises(EmbeddingError, match="the model server is down"):
+            index.embed()
+        assert not index.indexed
+
+
+@pytest.mark.parametrize("dense", [True, False])
+class TestFiltersOfIds:
+    @pytest.fixture
+    def index(self, make_index, embeddings):
+        """40 tools of two servers, of which ever longer ones are ever better."""
+        index = make_index(embeddings)
+        kinds = ("even", "odd")
+        index.refresh([make_document(f"n_{n}", "rain " * n, kinds[n % 2]) for n in range(1, 41)])
+        return index
+
+    def found(self, index, dense, query="rain", count=8, **restriction):
+        return set(by_id(index.evidence(query, count, ToolFilter(**restriction), dense=dense)))
+
+    def test_these_alone_are_found_however_bad_they_are(self, index, dense):
+        worst = {f"{kind}/n_{n}" for n in range(1, 9) for kind in ("even", "odd")}
+        ids = {identity for identity in worst if index.documents_of([identity])}
+        assert len(ids) == 8
+        assert self.found(index, dense, ids=[*ids, "odd/nobody"]) == ids
+
+    def test_as_many_as_are_asked_for_survive(self, index, dense):
+        ids = {f"even/n_{n}" for n in range(2, 41, 2)}
+        found = self.found(index, dense, ids=ids)
+        assert found <= ids
+        assert 8 <= len(found) <= 20
+
+    def test_servers_and_a_predicate_apply_too(self, index, dense):
+        found = self.found(
+            index,
+            dense,
+            ids={"even/n_2", "even/n_4", "odd/n_1", "odd/n_3"},
+            servers={"even", "unknown"},
+            predicate=lambda document: document.name != "n_4",
+        )
+        assert found == {"even/n_2"}
+
+    @pytest.mark.parametrize("ids", [[], ["unknown", "n_1", "even/N_2", "%", "even/n_\0"]])
+    def test_ids_that_nobody_has_find_nothing(self, index, dense, ids):
+        assert self.found(index, dense, ids=ids) == set()
+        assert self.found(index, dense, query="select:n_2", ids=ids) == set()
+
+    def test_named_tools_are_kept_out_as_well(self, index, dense):
+        assert self.found(index, dense, query="n_2 n_4", ids=["even/n_4"]) == {"even/n_4"}
+        assert self.found(index, dense, query="select:n_2,n_4", ids=["even/n_4"]) == {"even/n_4"}
+
+    def test_odd_ids_are_found(self, index, dense):
+        odd = [
+            make_document(name, "rain") for name in ("x\0y", "xy", "\ud800", "\x01a", "r" * 5000)
+        ]
+        index.add(odd)
+        for document in odd:
+            assert self.found(index, dense, ids=[document.id]) == {document.id}
+
+    async def test_waiting_finds_the_same(self, index, dense):
+        only = ToolFilter(ids=["even/n_2", "odd/n_3"])
+        waited = await index.aevidence("rain", 8, only, dense=dense)
+        assert waited == index.evidence("rain", 8, only, dense=dense)
+        assert set(by_id(waited)) == {"even/n_2", "odd/n_3"}
+
+
+class TestRequestVectors:
+    def test_the_vector_of_a_query_is_at_hand_after_its_search(self, index):
+        assert index.request_vector(QUERY) is None
+        index.evidence(QUERY)
+        expected = np.array(NamedEmbeddings().embed_query(QUERY))
+        found = index.request_vector(QUERY)
+        assert found == pytest.approx(expected / np.linalg.norm(expected), abs=1e-6)
+        assert index.request_vector("something else") is None
+
+    def test_it_is_asked_for_by_the_query_with_its_operators(self, index):
+        index.evidence("+calendar meeting")
+        assert index.request_vector("+calendar meeting") is not None
+
+    def test_by_words_alone_there_is_none(self, index, embeddings):
+        index.evidence(QUERY, dense=False)
+        assert index.request_vector(QUERY) is None
+        assert embeddings.queries == []
+
+
+class TestHeads:
+    @exact
+    def test_they_move_what_is_compared_and_not_the_vector_of_a_request(self, index):
+        heads = heads_of(index.model)
+        index.embed()
+        index.prepare(heads)
+        own, moved = index.evidence(QUERY, 100), index.evidence(QUERY, 100, heads=heads)
+        assert {tool.id: tool.dense for tool in own.tools} != {
+            tool.id: tool.dense for tool in moved.tools
+        }
+        expected = NamedEmbeddings().embed_query(QUERY)
+        assert index.request_vector(QUERY) == pytest.approx(np.array(expected), abs=1e-6)
+
+    @exact
+    async def test_those_of_another_model_are_refused(self, index):
+        index.embed()
+        foreign = heads_of("somebody else's")
+        with pytest.raises(AdapterError):
+            index.prepare(foreign)
+        with pytest.raises(AdapterError):
+            index.evidence(QUERY, heads=foreign)
+        with pytest.raises(AdapterError):
+            await index.aevidence(QUERY, heads=foreign)
+
+    @remote
+    async def test_a_search_in_the_database_refuses_them_and_names_the_way_out(self, index):
+        heads = heads_of(index.model)
+        refused = "use mode='replica', or no heads"
+        with pytest.raises(AdapterError, match=refused):
+            index.prepare(heads)
+        with pytest.raises(AdapterError, match=refused):
+            index.evidence(QUERY, heads=heads)
+        with pytest.raises(AdapterError, match=refused):
+            await index.aevidence(QUERY, heads=heads)
+
+    def test_by_words_alone_they_are_no_matter(self, index):
+        heads = heads_of(index.model)
+        with_heads = index.evidence("rain", dense=False, heads=heads)
+        assert with_heads == index.evidence("rain", dense=False)

@@ -29,6 +29,7 @@ from langchain_toolrag.bigtool import (
     create_agent,
 )
 from langchain_toolrag.errors import DuplicateToolError, InvalidToolError
+from langchain_toolrag.index.tool_index import ToolIndex
 
 README = Path(__file__).parents[1] / "data" / "bigtool" / "readme.md"
 QUICKSTART, ITS_RUN, WITH_STORE, WITHOUT_STORE = re.findall(
@@ -556,6 +557,36 @@ class TestWithoutARetrievalFunction:
 
     async def test_words_answer_where_embedding_fails(self, build, run, tools):
         rag = ToolRAG(tools, embeddings=BrokenEmbeddings())
+
+        result = await run.ask(build(RETRIEVES, rag=rag), "hi")
+
+        assert result["selected_tool_ids"] == ["id_0", "id_1"]
+
+    @pytest.mark.parametrize("model", [HashingEmbeddings, BrokenEmbeddings])
+    async def test_an_index_elsewhere_is_waited_for(self, build, tools, model):
+        class IndexElsewhere:
+            local = None
+
+            def __init__(self):
+                self._there = ToolIndex(model())
+
+            def __getattr__(self, name):
+                return getattr(self._there, name)
+
+            def evidence(self, *args, **kwargs):
+                raise RuntimeError("it blocks the event loop")
+
+        agent = build(RETRIEVES, rag=ToolRAG(tools, index=IndexElsewhere()))
+
+        result = await agent.ainvoke({"messages": [("user", "hi")]})
+
+        assert result["selected_tool_ids"] == ["id_0", "id_1"]
+
+    async def test_a_rag_finds_the_registrys_tools_in_an_index_with_others(self, build, run, tools):
+        index = ToolIndex(HashingEmbeddings())
+        rag = ToolRAG(tools, index=index)
+        theirs = [make_tool(f"get_weather_{n}", "weather in a city") for n in range(40)]
+        ToolRAG(index=index).add(theirs)
 
         result = await run.ask(build(RETRIEVES, rag=rag), "hi")
 

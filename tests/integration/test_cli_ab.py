@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from langchain_toolrag import cli
-from langchain_toolrag.errors import SourceError
 from langchain_toolrag.index.adapter import Adapter
 from langchain_toolrag.trial.directory import HeadsDirectory
 from langchain_toolrag.usage.records import CallRecord, Retrieved, SearchRecord
@@ -391,10 +390,46 @@ def test_a_candidate_that_comes_while_the_log_is_read_is_not_decided_about(
     assert heads.state().in_use == ""
 
 
-def test_a_directory_that_cannot_be_looked_at_is_an_error(tmp_path, monkeypatch):
+def test_a_directory_that_cannot_be_looked_at_is_an_error(tmp_path, monkeypatch, capsys):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(type(tmp_path), "is_dir", refuse)
-    with pytest.raises(SourceError, match="cannot be read: Permission denied"):
-        cli.ab._opened(tmp_path)
+    assert ab(tmp_path) == 1
+    assert capsys.readouterr().err == f"toolrag: {tmp_path}: cannot be read: Permission denied\n"
+
+
+class TestFoldersThatAreNamed:
+    """A database has none, and those of a directory may be elsewhere."""
+
+    def test_are_enough_without_a_directory(self, tmp_path, heads, better, capsys):
+        assert ab(tmp_path) == 0
+        expected = capsys.readouterr().out
+        folders = ["--usage-dir", str(tmp_path / "usage"), "--heads", str(heads.path)]
+
+        assert cli.main(["ab", *folders]) == 0
+        assert capsys.readouterr().out == expected
+        assert cli.main(["ab", *folders, "--decide"]) == 0
+        assert heads.state().in_use == better
+
+    def test_come_before_those_of_the_directory(self, tmp_path, better, capsys):
+        assert ab(tmp_path, "--usage-dir", str(tmp_path / "other")) == 0
+        assert f"log:      {tmp_path / 'other'}\n" in capsys.readouterr().out
+        assert ab(tmp_path, "--heads", str(tmp_path / "other")) == 0
+        assert f"{tmp_path / 'other'}: nothing is on trial" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("given", "wanted", "what"),
+        [
+            ([], "--usage-dir", "is the usage log"),
+            (["--usage-dir", "usage"], "--heads", "are the learned heads"),
+            (["--heads", "heads"], "--usage-dir", "is the usage log"),
+        ],
+    )
+    def test_are_both_needed_without_a_directory(self, given, wanted, what, capsys, monkeypatch):
+        monkeypatch.setenv("TOOLRAG_DATABASE", "host=/nowhere")
+        assert cli.main(["ab", *given]) == 1
+        assert capsys.readouterr().err == (
+            f"toolrag: {wanted}: where {what}? give {wanted} DIR, or --data DIR, which has that "
+            "folder in it; a database has no folders\n"
+        )

@@ -1,22 +1,23 @@
 """The commands over a database in place of a directory."""
 
 import json
+import subprocess
 import sys
 
+import numpy as np
 import pytest
 from embeddings_server import MODEL, EmbeddingsServer
-from postgres_server import (  # noqa: F401
-    dsn,
-    empty_database,
-    make_user,
-    postgres_server,
-    shared_dsn,
-    tenant,
-)
+from fakes import HashingEmbeddings
+from postgres_server import make_user
 from psycopg.conninfo import make_conninfo
 
 from langchain_toolrag import cli
+from langchain_toolrag.index.adapter import Adapter
+from langchain_toolrag.index.embedding import model_name
+from langchain_toolrag.index.endpoint import EndpointEmbeddings
 from langchain_toolrag.postgres.upgrade import upgrade
+from langchain_toolrag.trial.directory import HeadsDirectory
+from langchain_toolrag.usage.log import UsageLog
 
 PYTHON = """
 from langchain_core.tools import tool
@@ -33,6 +34,19 @@ def get_weather(city: str) -> str:
 
 ALL = [add, get_weather]
 FEWER = [add]
+"""
+
+# So many vectors that psycopg itself has something to say where they cannot be written.
+MANY = """
+from langchain_core.tools import StructuredTool
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+ALL = [
+    StructuredTool.from_function(add, name=f"add_{n}", description=f"Add {n} to two numbers.")
+    for n in range(40)
+]
 """
 
 
@@ -59,9 +73,21 @@ def embeddings():
 
 
 @pytest.fixture
-def at(shared_dsn, tenant):  # noqa: F811
+def at(shared_dsn, tenant):
     """Arguments that name a database and a tenant that has nothing yet."""
     return ["--database", shared_dsn, "--tenant", tenant]
+
+
+def heads_that_pull(vector, model):
+    """Heads of a model that take every request for one of this vector."""
+    tensors = {}
+    for side in ("request", "tool"):
+        tensors[f"{side}.first.weight"] = np.zeros((1, len(vector)))
+        tensors[f"{side}.first.bias"] = np.zeros(1)
+        tensors[f"{side}.second.weight"] = np.zeros((len(vector), 1))
+        tensors[f"{side}.second.bias"] = np.zeros(len(vector))
+    tensors["request.second.bias"] = 20 * np.array(vector)
+    return Adapter("heads", model, 1.0, tensors, {})
 
 
 @pytest.fixture
@@ -114,8 +140,50 @@ def test_a_directory_and_a_database_find_the_same(capsys, module, at, by, tmp_pa
     )
 
 
+def test_learned_heads_rank_where_a_folder_of_them_is_named(
+    capsys, module, at, by, embeddings, tmp_path
+):
+    """Heads that take every request for one for the weather, in the folder of a directory."""
+    weather = HashingEmbeddings().embed_query("weather in a city: rain or sun")
+    model = model_name(EndpointEmbeddings(embeddings.url, model=MODEL))
+    data = tmp_path / "data"
+    folder = HeadsDirectory(data / "heads")
+    folder.put_on_trial(heads_that_pull(weather, model))
+    tools = ["--tools", f"{module}:ALL", "--cache", tmp_path / "cache"]
+    toolrag(capsys, "ingest", "python", f"{module}:ALL", *at, *by)
+    toolrag(capsys, "ingest", "python", f"{module}:ALL", "--out", data, *by)
+
+    def first(*arguments):
+        printed = toolrag(capsys, "search", "add two numbers", *by, "--json", *arguments)[1]
+        return json.loads(printed)["tools"][0]["id"].rpartition("/")[2]
+
+    places, named = [["--data", data], at, tools], ["--heads", folder.path]
+    assert [first(*place, *named) for place in places] == ["add"] * 3  # They are on trial alone.
+    folder.promote()
+    assert [first(*place, *named) for place in places] == ["get_weather"] * 3
+    assert [first(*place) for place in places] == ["get_weather", "add", "add"]
+    assert first("--data", data, "--heads", tmp_path / "none") == "add"
+    by_words = toolrag(capsys, "search", "add two numbers", *at, *named, "--lexical")
+    assert (by_words[0], by_words[2]) == (0, "")
+
+
+def test_a_usage_log_is_told_of_with_the_tools_of_a_database(capsys, module, at, tmp_path):
+    folder = tmp_path / "log"
+    toolrag(capsys, "ingest", "python", f"{module}:ALL", *at, "--lexical")
+    with UsageLog(folder) as log:
+        log.search(
+            search_id="s", kind="search", mode="lexical", query="x", retrieved=[("sums/add", 1, 1)]
+        )
+    status, out, _ = toolrag(capsys, "usage", *at, "--usage-dir", folder, "--json")
+
+    assert status == 0
+    assert json.loads(out)["never_retrieved"] == ["sums/get_weather"]
+    err = toolrag(capsys, "usage", *at)[2]
+    assert "where is the usage log? give --usage-dir DIR" in err
+
+
 def test_the_environment_names_the_database_and_the_tenant(capsys, module, at, monkeypatch):
-    _, database, _, tenant = at  # noqa: F811
+    _, database, _, tenant = at
     monkeypatch.setenv("TOOLRAG_DATABASE", database)
     monkeypatch.setenv("TOOLRAG_TENANT", tenant)
     toolrag(capsys, "ingest", "python", f"{module}:ALL", "--lexical")
@@ -184,17 +252,27 @@ def test_one_place_is_named_and_only_one(capsys, tmp_path):
 
 
 def test_a_tenant_of_a_directory_is_refused(capsys, tmp_path, module):
-    for place in (["list", "--data", tmp_path], ["search", "x", "--tools", f"{module}:ALL"]):
+    (tmp_path / "usage-2030-01-01.jsonl").touch()
+    for place in (
+        ["list", "--data", tmp_path],
+        ["search", "x", "--tools", f"{module}:ALL"],
+        ["usage", "--data", tmp_path],
+        ["learn", "--data", tmp_path],
+        ["replay", "--data", tmp_path, "--options", "text"],
+        ["replay", "--tools", f"{module}:ALL", "--thread-db", "t", "--options", "text"],
+        ["finetune", "--pairs", "p", "--tools", "t", "--out", tmp_path / "a.safetensors"],
+    ):
         told = toolrag(capsys, *place, "--tenant", "acme")
         assert told[2] == (
-            "toolrag: --tenant: only a database has tenants: give --database DSN, too\n"
+            "toolrag: --tenant: only a database has tenants: give --database DSN instead, or no "
+            "tenant\n"
         )
     told = toolrag(capsys, "list", "--database", "host=x", "--tenant", "x" * 300)
     assert "wanted at most 200 characters" in told[2]
 
 
 def test_a_database_that_is_not_there_is_named_without_its_password(capsys):
-    dsn = "postgresql://me:sesame@127.0.0.1:9/shop"  # noqa: F811
+    dsn = "postgresql://me:sesame@127.0.0.1:9/shop"
     status, out, err = toolrag(capsys, "list", "--database", dsn)
 
     assert (status, out) == (1, "")
@@ -209,13 +287,13 @@ def test_a_dsn_that_cannot_be_read_is_not_shown(capsys):
     assert "ame@" not in err
 
 
-def test_a_database_without_tables_says_what_to_run(capsys, empty_database):  # noqa: F811
+def test_a_database_without_tables_says_what_to_run(capsys, empty_database):
     err = toolrag(capsys, "list", "--database", empty_database)[2]
     assert "is not set up" in err
     assert "run `toolrag db upgrade --database DSN`" in err
 
 
-def test_who_has_no_right_to_write_is_told_which_role(capsys, module, dsn):  # noqa: F811
+def test_who_has_no_right_to_write_is_told_which_role(capsys, module, dsn):
     upgrade(dsn, roles=True)
     reader = make_user(dsn, "reads_only", "toolrag_reader")
     arguments = ("ingest", "python", f"{module}:ALL", "--lexical")
@@ -228,7 +306,29 @@ def test_who_has_no_right_to_write_is_told_which_role(capsys, module, dsn):  # n
     assert toolrag(capsys, "list", "--database", reader)[0] == 0
 
 
-def test_who_has_no_rights_at_all_is_told_so(capsys, dsn):  # noqa: F811
+def test_who_may_only_read_searches_and_is_told_once_that_vectors_are_not_kept(tmp_path, dsn, by):
+    """In a process of its own: without pytest's handlers every library's warnings are printed."""
+    module = tmp_path / "many.py"
+    module.write_text(MANY)
+    upgrade(dsn, roles=True)
+    reader = make_user(dsn, "searches_only", "toolrag_reader")
+    ingest = ("ingest", "python", f"{module}:ALL", "--lexical", "--database", dsn)
+    assert cli.main([*ingest]) == 0
+
+    code = "import sys; from langchain_toolrag.cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "search", "add two numbers", "--database", reader, *by],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "many/add_" in done.stdout
+    (warning,) = done.stderr.splitlines()
+    assert warning.startswith("toolrag: vectors cannot be written (")
+    assert "grant it toolrag_writer" in warning
+
+
+def test_who_has_no_rights_at_all_is_told_so(capsys, dsn):
     upgrade(dsn, roles=True)
     make_user(dsn, "has_nothing", "pg_monitor")
     err = toolrag(capsys, "list", "--database", make_conninfo(dsn, user="has_nothing"))[2]

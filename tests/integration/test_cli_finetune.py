@@ -1,3 +1,4 @@
+import contextlib
 import json
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, St
 from langchain_toolrag.index.adapter import read_adapter
 from langchain_toolrag.index.embedding import MiniLMEmbeddings, model_name
 from langchain_toolrag.index.heads import read_heads
+from langchain_toolrag.postgres.stored_tools import open_database_tools
 
 DATA = Path(__file__).parents[1] / "data" / "finetune"
 FILES = ["--pairs", str(DATA / "pairs.jsonl"), "--tools", str(DATA / "tools.jsonl")]
@@ -78,13 +80,16 @@ def test_a_low_rank_change_needs_no_watched_sets_either(out, tmp_path, capsys):
 
 class TestOfAnIngestDirectory:
     @pytest.fixture
-    def data(self, tmp_path):
-        folder = tmp_path / "data"
+    def listing(self):
         read = [json.loads(line) for line in (DATA / "tools.jsonl").read_text().splitlines()]
         names = [tool["name"] for tool in read if tool["id"].startswith("office")]
         tools = [StoredTool(f"office/{name}", "office", "mcp", name) for name in names]
-        source = StoredSource("office", "mcp", "made up")
-        ToolDirectory(folder).replace([Listing(source, tools)])
+        return Listing(StoredSource("office", "mcp", "made up"), tools)
+
+    @pytest.fixture
+    def data(self, listing, tmp_path):
+        folder = tmp_path / "data"
+        ToolDirectory(folder).replace([listing])
         return folder
 
     @pytest.fixture
@@ -111,6 +116,13 @@ class TestOfAnIngestDirectory:
     ):
         files = ["--pairs", str(pairs(spelling.format)), "--data", str(data)]
         assert finetune(out, "--steps", "40", files=files) == 0
+        assert read_adapter(out).card["pairs"] == {"": 20}
+
+    def test_the_tools_may_be_in_a_database(self, encoded, listing, pairs, out, shared_dsn, tenant):
+        with contextlib.closing(open_database_tools(shared_dsn, tenant)) as tools:
+            tools.replace([listing])
+        files = ["--pairs", str(pairs("office/{}".format)), "--database", shared_dsn]
+        assert finetune(out, "--steps", "40", "--tenant", tenant, files=files) == 0
         assert read_adapter(out).card["pairs"] == {"": 20}
 
     def test_a_tool_that_is_not_there_is_an_error_that_names_the_line(

@@ -1,4 +1,6 @@
+import contextlib
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -8,6 +10,7 @@ import pytest
 from langchain_toolrag import SelectionOptions, ToolRAG, cli
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, StoredTool
+from langchain_toolrag.postgres.stored_tools import open_database_tools
 from langchain_toolrag.trial.directory import HeadsDirectory
 
 # Users call what the catalogue says is something else: each tool's name is that of another.
@@ -27,13 +30,17 @@ WORDINGS = (
 LATE = ("they want to {} every {} soon", "quickly {} some {} here")
 
 
-def ingest(folder):
+def listing():
     tools = [
         StoredTool(f"shop/{verb}_{noun}", "shop", "mcp", f"{verb}_{noun}", f"To {verb} a {noun}.")
         for verb in MEANT
         for noun in NOUNS
     ]
-    ToolDirectory(folder).replace([Listing(StoredSource("shop", "mcp", "made up"), tools)])
+    return Listing(StoredSource("shop", "mcp", "made up"), tools)
+
+
+def ingest(folder):
+    ToolDirectory(folder).replace([listing()])
     return folder
 
 
@@ -113,6 +120,49 @@ def test_what_is_learned_is_put_on_trial_and_what_to_do_next_is_told(used, capsy
         "candidate",
         "control",
     ]
+
+
+class TestFoldersThatAreNamed:
+    """A database has none, and those of a directory may be elsewhere."""
+
+    @pytest.fixture
+    def folders(self, used, tmp_path):
+        """Where the log is, and where heads are to be: names that a shell would take apart."""
+        usage, heads = tmp_path / "the log", tmp_path / "the heads"
+        (used / "usage").rename(usage)
+        return ["--usage-dir", str(usage), "--heads", str(heads)]
+
+    def compared(self, folders, capsys):
+        """Run the command that is told, and return what it prints, beside the trial's heads."""
+        last = capsys.readouterr().out.splitlines()[-1]
+        told = shlex.split(last.split("`")[1])
+        assert told == ["toolrag", "ab", *folders]
+        assert cli.main(told[1:]) == 0
+        return capsys.readouterr().out, HeadsDirectory(folders[-1]).state().candidate.heads
+
+    def test_take_the_place_of_the_directorys(self, used, folders, capsys):
+        assert learn(used, *folders) == 0
+        printed, digest = self.compared(folders, capsys)
+        assert printed.startswith(f"on trial: heads {digest[:12]}, ")
+        assert not (used / "heads").exists()
+
+    def test_go_with_a_databases_tools(self, folders, shared_dsn, tenant, capsys):
+        database = ["--database", shared_dsn, "--tenant", tenant]
+        with contextlib.closing(open_database_tools(shared_dsn, tenant)) as tools:
+            tools.replace([listing()])
+
+        assert cli.main(["learn", *database, *folders, "--steps", "60"]) == 0
+        printed, digest = self.compared(folders, capsys)
+        assert printed.startswith(f"on trial: heads {digest[:12]}, ")
+
+    @pytest.mark.parametrize("left_out", ["--usage-dir", "--heads"])
+    def test_are_needed_with_a_database(self, left_out, folders, shared_dsn, capsys):
+        at = folders.index(left_out)
+        given = [*folders[:at], *folders[at + 2 :]]
+        assert cli.main(["learn", "--database", shared_dsn, *given]) == 1
+        err = capsys.readouterr().err
+        assert err.startswith(f"toolrag: {left_out}: where ")
+        assert "a database has no folders" in err
 
 
 def test_the_same_seed_learns_the_same(used, capsys):

@@ -1,5 +1,6 @@
 """`toolrag replay` over logs and conversations of real agents."""
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -15,6 +16,7 @@ from search_agents import AGENTS, TWO, five_hundred, searches, uses
 from langchain_toolrag import ToolRAG, cli
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, StoredTool
+from langchain_toolrag.postgres.stored_tools import open_database_tools
 from langchain_toolrag.usage.log import UsageLog
 
 SqliteSaver = pytest.importorskip("langgraph.checkpoint.sqlite").SqliteSaver
@@ -63,16 +65,28 @@ def threads(encoded):
     return path
 
 
-@pytest.fixture
-def data():
-    """An ingest directory of the same tools."""
-    source = StoredSource("desk", "mcp", "desk-server")
+def listing():
+    """The same tools, as a source lists them."""
     stored = [
         StoredTool(f"desk/{tool.name}", "desk", "mcp", tool.name, tool.description)
         for tool in TOOLS
     ]
-    ToolDirectory("data").replace([Listing(source, stored)])
+    return Listing(StoredSource("desk", "mcp", "desk-server"), stored)
+
+
+@pytest.fixture
+def data():
+    """An ingest directory of the same tools."""
+    ToolDirectory("data").replace([listing()])
     return Path("data")
+
+
+@pytest.fixture
+def database(shared_dsn, tenant):
+    """Arguments that name a database with the same tools."""
+    with contextlib.closing(open_database_tools(shared_dsn, tenant)) as tools:
+        tools.replace([listing()])
+    return ["--database", shared_dsn, "--tenant", tenant]
 
 
 @pytest.fixture
@@ -226,13 +240,33 @@ def test_of_what_users_said_nothing_is_kept(data, logged, two, capsys):
     assert {path: path.read_bytes() for path in data.rglob("*") if path.is_file()} == before
 
 
+def test_over_a_database_the_same_is_replayed(data, database, logged, threads, two, capsys):
+    usage = logged(log_text=True)
+    for moments in (["--usage-dir", usage], ["--thread-db", threads]):
+        replayed = []
+        for tools in (["--data", data], database):
+            assert run(*tools, *moments, "--options", two, "--options", "default") == 0
+            replayed.append(printed(capsys))
+        assert replayed[0] == replayed[1]
+        assert replayed[0].splitlines()[0] == str(moments[1])
+
+
+def test_a_database_has_no_usage_log_of_its_own(database, capsys):
+    assert run(*database, "--options", "text") == 1
+    assert "--usage-dir: where is the usage log? give --usage-dir DIR" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--options", "default"], "one of the arguments --data --tools is required"),
+        (["--options", "default"], "one of the arguments --data --database --tools"),
         (["--tools", "t.json", "--options", "default"], "--tools is for conversations"),
         (["--data", ".", "--thread", "1", "--options", "text"], "--thread is for conversations"),
         (["--data", "."], "the following arguments are required: --options"),
+        (
+            ["--data", ".", "--thread-db", "t", "--usage-dir", "u", "--options", "text"],
+            "--usage-dir: not allowed with argument --thread-db",
+        ),
         (["--data", ".", *["--options", "text"] * 2], "text is given twice"),
         (["--data", ".", *["--options", "text"] * 3], "--options is given 3 times"),
         (["--data", ".", "--options", "classic", "--lexical"], "is nothing without an embedding"),

@@ -10,7 +10,6 @@ import time
 import httpx
 import pytest
 from embeddings_server import MODEL, EmbeddingsServer
-from postgres_server import dsn, empty_database, postgres_server  # noqa: F401
 
 from langchain_toolrag.usage.reading import read_usage
 
@@ -54,7 +53,7 @@ def until(holds, seconds=LIMIT_SECONDS):
 class Machine:
     """Runs the command over one database, and ends what it started."""
 
-    def __init__(self, folder, dsn, embeddings):  # noqa: F811
+    def __init__(self, folder, dsn, embeddings):
         self.folder = folder
         self.servers = []
         (folder / "home.py").write_text(MODULE)
@@ -127,7 +126,7 @@ def embeddings():
 
 
 @pytest.fixture
-def machine(tmp_path, dsn, embeddings):  # noqa: F811
+def machine(tmp_path, dsn, embeddings):
     with contextlib.closing(Machine(tmp_path, dsn, embeddings)) as machine:
         yield machine
 
@@ -170,7 +169,7 @@ def test_servers_give_the_same_answers_and_what_is_ingested_is_found_through_all
 
 def test_a_server_answers_from_what_it_has_while_the_database_is_down(
     machine,
-    postgres_server,  # noqa: F811
+    postgres_server,
 ):
     machine.ingest("ALL")
     server = machine.serve()

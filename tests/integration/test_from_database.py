@@ -1,5 +1,6 @@
 """An agent's tools from a database: called, shared, and followed as they change."""
 
+import contextlib
 import gc
 import logging
 import multiprocessing
@@ -12,16 +13,11 @@ from fake_model import ScriptedModel, call, says
 from fakes import NamedEmbeddings, make_catalogue
 from langchain.agents import create_agent
 from langchain_core.messages import ToolMessage
-from postgres_server import (  # noqa: F401
-    dsn,
-    empty_database,
-    postgres_server,
-    shared_dsn,
-    tenant,
-)
+from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_toolrag import ToolRAG, ToolRAGMiddleware
 from langchain_toolrag.catalogue.sources.python_tools import read_python
+from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, StoredTool
 from langchain_toolrag.errors import DatabaseError
 from langchain_toolrag.postgres.stored_tools import open_database_tools
 
@@ -71,7 +67,7 @@ def module(tmp_path):
 
 
 @pytest.fixture
-def store(shared_dsn, tenant):  # noqa: F811
+def store(shared_dsn, tenant):
     opened = open_database_tools(shared_dsn, tenant)
     yield opened
     opened.close()
@@ -89,7 +85,7 @@ def ingest(store, module):
 
 
 @pytest.fixture
-def open_rag(shared_dsn, tenant):  # noqa: F811
+def open_rag(shared_dsn, tenant):
     opened = []
 
     def open_one(**given):
@@ -116,6 +112,28 @@ def test_an_agent_finds_and_calls_what_was_ingested(open_rag):
 
     assert [each.content for each in messages if isinstance(each, ToolMessage)] == ["3"]
     assert rag.tool_index.documents[0].id == "home/add"
+
+
+def test_a_conversation_goes_on_after_a_tool_that_it_called_has_gone(ingest, open_rag):
+    ingest("TWO")
+    rag, coffee = open_rag(), "home__brew_coffee"
+    brews = [says("", call(coffee, cups=cups)) for cups in (1, 2)]
+    model = ScriptedModel(script=[brews[0], says("ready"), brews[1], says("no more")])
+    agent = create_agent(
+        model, middleware=[ToolRAGMiddleware(rag=rag)], checkpointer=InMemorySaver()
+    )
+    thread = {"configurable": {"thread_id": "1"}}
+    agent.invoke({"messages": [("user", "fresh coffee")]}, thread)
+
+    ingest("ONE")
+    until(lambda: rag.status.tools == 1)
+    messages = agent.invoke({"messages": [("user", "more fresh coffee")]}, thread)["messages"]
+
+    first, second = [each for each in messages if isinstance(each, ToolMessage)]
+    assert (first.content, first.status) == ("1 cups", "success")
+    assert second.status == "error"
+    assert f"{coffee} is not a valid tool" in second.content
+    assert messages[-1].content == "no more"
 
 
 def test_what_is_ingested_meanwhile_is_found_called_and_taken_away_again(ingest, open_rag):
@@ -184,8 +202,8 @@ def test_tools_that_cannot_be_embedded_are_taken_and_found_by_words(ingest, open
 
 
 def test_it_searches_and_calls_while_the_database_is_down_and_follows_again(
-    dsn,  # noqa: F811
-    postgres_server,  # noqa: F811
+    dsn,
+    postgres_server,
     module,
 ):
     store = open_database_tools(dsn)
@@ -201,6 +219,31 @@ def test_it_searches_and_calls_while_the_database_is_down_and_follows_again(
         store.replace([read_python(f"{module}:TWO")])
         until(lambda: "home/brew_coffee" in found(rag), 5)
     store.close()
+
+
+def test_a_module_that_is_ingested_right_after_an_outage_is_followed(
+    dsn, postgres_server, module, tmp_path
+):
+    """Sources are not asked for again at once after they could not be read for a call."""
+    other = tmp_path / "elsewhere.py"
+    other.write_text(PYTHON)
+    service = StoredSource("service", "openapi", "made up", base_url="http://127.0.0.1:9")
+    status = StoredTool(
+        "service/status", "service", "openapi", "status", call={"method": "get", "path": "/"}
+    )
+    with (
+        contextlib.closing(open_database_tools(dsn)) as store,
+        ToolRAG.from_database(dsn, embeddings=NamedEmbeddings()) as rag,
+    ):
+        store.replace([Listing(service, [status])])
+        (called,) = until(lambda: rag.tools)
+        postgres_server.stop()
+        try:
+            assert "private" in called.invoke({})
+        finally:
+            postgres_server.start()
+        store.replace([read_python(f"{other}:TWO")])
+        until(lambda: "elsewhere/brew_coffee" in found(rag), 5)
 
 
 def _child_follows(rag, asked, answers):
@@ -234,13 +277,14 @@ def test_closing_ends_its_thread_and_searches_still_answer(open_rag):
     rag = open_rag()
     assert "toolrag-postgres" in [thread.name for thread in threading.enumerate()]
     rag.close()
+    rag.close()
 
     assert "toolrag-postgres" not in [thread.name for thread in threading.enumerate()]
     assert found(rag, "add") == ["home/add"]
 
 
 @pytest.mark.usefixtures("ingest")
-def test_one_that_nobody_holds_any_more_is_not_followed(open_rag, shared_dsn, tenant):  # noqa: F811
+def test_one_that_nobody_holds_any_more_is_not_followed(open_rag, shared_dsn, tenant):
     rag = ToolRAG.from_database(shared_dsn, tenant=tenant, embeddings=NamedEmbeddings())
     gone = weakref.ref(rag)
     del rag
@@ -249,7 +293,7 @@ def test_one_that_nobody_holds_any_more_is_not_followed(open_rag, shared_dsn, te
 
 
 def test_a_database_that_cannot_be_reached_leaves_nothing_open():
-    threads = threading.active_count()
+    before = {*threading.enumerate()}
     with pytest.raises(DatabaseError, match="cannot be reached"):
         ToolRAG.from_database("postgresql://me@127.0.0.1:9/shop")
-    assert threading.active_count() == threads
+    assert {*threading.enumerate()} <= before  # Those of other tests may end meanwhile.

@@ -220,21 +220,62 @@ from langchain_toolrag.postgres.connection import Database
 from langchain_toolrag.postgres.tool_store import ToolTable
 
 table, number = ToolTable(Database(sys.argv[1])), sys.argv[2]
+table.stand()
+print("ready", flush=True)
 sys.stdin.readline()
 for n in range(20):
     table.add([make_document(f"tool_{n}", "Says hello.", f"server_{number}")])
     table.add([make_document("shared", f"Of {number}, {n}.")])
 """
     processes = [start("-c", script, dsn, n, stdin=subprocess.PIPE) for n in range(2)]
+    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
     finished(*processes)
     table = ToolTable(Database(dsn))
-    held = [placed.document for placed in table.since(Stand()).written.values()]
     expected = {f"server_{w}/tool_{n}" for w in range(2) for n in range(20)} | {"shared"}
-    assert Counter(document.id for document in held) == Counter(expected)
+    assert Counter(held(table)) == Counter(expected)
     assert table.stand().version == 80
+    check_rows(dsn)
+
+
+WRITING = """
+import sys, time
+from documents import make_document
+from langchain_toolrag.postgres.connection import Database
+from langchain_toolrag.postgres.tool_store import ToolTable
+
+class Halting(ToolTable):
+    def _write(self, *edit):
+        super()._write(*edit)
+        print("written", flush=True)
+        time.sleep(60)  # Before it is kept.
+
+table = Halting(Database(sys.argv[1]))
+table.refresh([make_document(f"new_{n}", "Says hello.") for n in range(600)])
+"""
+
+
+def test_a_process_killed_while_it_writes_leaves_nothing_and_holds_nobody_up(dsn):
+    table = ToolTable(Database(dsn))
+    table.refresh([make_document("old")])
+    process = start("-c", WRITING, dsn)
+    assert process.stdout.readline() == "written\n"
+    assert held(table) == ["old"]
+    adding = threading.Thread(target=table.add, args=[[make_document("added")]])
+    adding.start()
+    adding.join(0.3)
+    assert adding.is_alive()  # One change after the other.
+    process.kill()
+    process.communicate()
+    adding.join(5)
+    assert held(table) == ["old", "added"]
+    assert table.stand().version == 2
+
+
+def held(table):
+    return [placed.document.id for placed in table.since(Stand()).written.values()]
 
 
 def test_an_upgrade_by_two_processes_at_once_is_done_once(empty_database):
@@ -373,16 +414,17 @@ def test_mixed_traffic_of_four_processes_leaves_what_they_wrote(dsn):
     processes = [start(traffic, user, *each, TRAFFIC_SECONDS) for each in given]
     outcomes = [json.loads(out) for out in finished(*processes, seconds=TRAFFIC_SECONDS + 60)]
     for outcome in outcomes:
-        assert outcome["foreign"] == []
+        assert outcome["foreign"] == outcome["doubled"] == []
+        assert outcome["found"] == outcome["held"]
         assert outcome["grew"]
         assert outcome["searches"] > 5
         assert outcome["changes"] > 5
     for tenant, of_tenant in (("red", outcomes[:2]), ("blue", outcomes[2:])):
         expected = {**of_tenant[0]["held"], **of_tenant[1]["held"]}
         table = ToolTable(Database(user, tenant))
-        held = [placed.document for placed in table.since(Stand()).written.values()]
-        assert len(held) == len(expected)
-        assert {each.id: each.description for each in held} == expected
+        documents = [placed.document for placed in table.since(Stand()).written.values()]
+        assert len(documents) == len(expected)
+        assert {each.id: each.description for each in documents} == expected
         assert table.stand().version == sum(each["changes"] for each in of_tenant)
     check_rows(dsn)
 

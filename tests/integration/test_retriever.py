@@ -1,5 +1,7 @@
 """ToolRetriever beyond LangChain's own tests of it."""
 
+import threading
+
 import pytest
 from fake_model import ScriptedModel
 from fakes import make_tool
@@ -8,6 +10,7 @@ from langchain_core.runnables import RunnableLambda
 from pydantic import ValidationError
 
 from langchain_toolrag import ToolRAG, ToolRetriever
+from langchain_toolrag.index.tool_index import ToolIndex
 from langchain_toolrag.types import ToolFilter
 
 REQUEST = "current weather in a city"
@@ -166,6 +169,63 @@ class TestFilter:
     async def test_what_is_no_filter_is_refused(self, rag, run):
         with pytest.raises(TypeError, match="wanted a ToolFilter or a function"):
             await retrieved(ToolRetriever(rag=rag, filter="mail"), run, REQUEST)
+
+
+class TestAnIndexThatIsShared:
+    async def test_has_its_own_tools_alone(self, run, embeddings, tools):
+        index = ToolIndex(embeddings)
+        retriever = ToolRetriever(rag=ToolRAG(tools, index=index), k=3)
+        theirs = [make_tool(f"get_weather_{n}", REQUEST, server="theirs") for n in range(40)]
+        ToolRAG(index=index).add(theirs)
+
+        documents = await retrieved(retriever, run, REQUEST)
+        found = await tools_of(retriever, run, REQUEST)
+
+        assert len(documents) == len(found) == 3
+        assert all(each in tools for each in found)
+        assert "theirs" not in {document.metadata["server"] for document in documents}
+
+    async def test_shows_everybodys_tools_where_it_has_none(self, run, embeddings, tools):
+        index = ToolIndex(embeddings)
+        ToolRAG(tools, index=index)
+        retriever = ToolRetriever(rag=ToolRAG(index=index), k=3)
+
+        assert (await retrieved(retriever, run, REQUEST))[0].id == "weather/get_weather"
+        assert await tools_of(retriever, run, REQUEST) == []
+
+    async def test_may_lose_a_tool_while_it_is_shown(self, run, embeddings, tools, monkeypatch):
+        rag = ToolRAG(tools, embeddings=embeddings)
+        known = rag.tool_index.documents_of
+        gone = {"weather/get_weather"}
+        monkeypatch.setattr(rag.tool_index, "documents_of", lambda ids: known({*ids} - gone))
+
+        documents = await retrieved(ToolRetriever(rag=rag, k=3), run, REQUEST)
+
+        assert len(documents) == 2
+        assert "weather/get_weather" not in {document.id for document in documents}
+
+
+async def test_documents_that_are_elsewhere_are_fetched_off_the_event_loop(embeddings, tools):
+    class IndexElsewhere:
+        local = None
+
+        def __init__(self):
+            self._there = ToolIndex(embeddings)
+            self.fetched_in = set()
+
+        def __getattr__(self, name):
+            return getattr(self._there, name)
+
+        def documents_of(self, ids):
+            self.fetched_in.add(threading.current_thread())
+            return self._there.documents_of(ids)
+
+    index = IndexElsewhere()
+    retriever = ToolRetriever(rag=ToolRAG(tools, index=index), k=3)
+
+    assert len(await retriever.ainvoke(REQUEST)) == 3
+    assert index.fetched_in
+    assert threading.current_thread() not in index.fetched_in
 
 
 @pytest.mark.parametrize("form", [repr, str])

@@ -14,7 +14,6 @@ from langchain.agents import create_agent as create_langchain_agent
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.postgres import AsyncPostgresStore, PostgresStore
 from langgraph.store.sqlite import SqliteStore
-from postgres_server import empty_database, postgres_server  # noqa: F401
 from tools import TOOLS
 
 from langchain_toolrag import SelectionOptions, ToolRAG, ToolRAGMiddleware, bigtool
@@ -113,6 +112,15 @@ class OffsetlessStore(InMemoryStore):
         return super().batch([op._replace(offset=0) if hasattr(op, "offset") else op for op in ops])
 
 
+class LooseStore(InMemoryStore):
+    """Finds what begins like a namespace, as a PostgresStore before 3.2 does."""
+
+    def search(self, namespace_prefix, /, **given):
+        begins = ".".join(namespace_prefix)
+        found = super().search((), **given)
+        return [item for item in found if ".".join(item.namespace).startswith(begins)]
+
+
 class TestACatalogueOfBigtool:
     def test_is_found_as_a_toolrag_over_the_registry_finds_it(self, store, registry, tools):
         fill(store, registry)
@@ -137,6 +145,51 @@ class TestACatalogueOfBigtool:
         fill(store, registry)
 
         assert len(read(store, registry=registry).catalogue) == 250
+
+    def test_of_many_items_put_one_by_one_is_read_whole_and_what_is_no_tool_told(self, store):
+        registry = {f"{n:x} - it's 100%_{n}": each for n, each in enumerate(numbered(1_200))}
+        fill(store, registry)
+        store.put(PLACE, "note", {"text": "not a tool"})
+        store.put((*PLACE, "sub"), "list", {"description": ["not", "a", "text"]})
+        store.put(("tools2",), "neighbour", {"description": "tool_7: not here"})
+
+        rag = read(store, registry=registry)
+
+        assert names(rag) == [each.name for each in registry.values()]
+        assert set(rag.left_out) == {"note", "list"}
+        assert rag.text_search("thing number 777", 1)[0].id == "tool_777"
+
+    @pytest.mark.parametrize(
+        ("namespace", "neighbour"),
+        [
+            (("my_tools",), ("myxtools",)),
+            (("100%",), ("100abc",)),
+            (("a\\b",), ("ab",)),
+            (("it's",), ("its",)),
+            (("[x]", "*"), ("x", "y")),
+            (("Tools",), ("tools",)),
+            (("\u5de5\u5177", "\u00fc"), ("\u5de5\u5177", "u")),
+            (("a/b c",), ("a",)),
+            (("x" * 300,), ("x" * 299,)),
+        ],
+    )
+    def test_may_be_anywhere_and_has_nothing_of_its_neighbours(
+        self, store, registry, namespace, neighbour
+    ):
+        fill(store, {"id_0": registry["id_0"]}, namespace)
+        fill(store, {"id_3": registry["id_3"]}, neighbour)
+
+        assert names(read(store, namespace, registry=registry)) == ["get_weather"]
+
+    def test_has_nothing_of_neighbours_that_a_store_takes_for_its_own(self, registry):
+        store = LooseStore()
+        fill(store, {"id_0": registry["id_0"]}, ("tools", "a"))
+        fill(store, {"id_3": registry["id_3"]}, ("tools2",))
+
+        rag = read(store, registry=registry)
+
+        assert names(rag) == ["get_weather"]
+        assert rag.left_out == {}
 
     def test_is_in_the_order_of_the_registry_whenever_its_items_were_put(self, store, registry):
         fill(store, dict(reversed(registry.items())))
@@ -203,6 +256,22 @@ class TestWhatTheStoreSays:
 
         assert found.tools == (registry["id_3"],)
         assert found.selected[0].description == registry["id_3"].description
+
+    def test_is_what_a_tool_is_found_by_that_comes_again(self, memory, registry):
+        fill(memory, registry)
+        memory.put(PLACE, "id_3", {"description": "Block a slot with the dentist."})
+        rag = read(memory, registry=registry)
+        version = rag.tool_index.version
+
+        rag.add([registry["id_3"]])
+        assert rag.tool_index.version == version
+        rag.remove(["create_calendar_event"])
+        assert rag.text_search("dentist slot") == []
+        rag.add([registry["id_3"], make_tool("get_tide", "High tide in a harbour.")])
+
+        assert rag.search("dentist slot", 1)[0].id == "calendar/create_calendar_event"
+        assert rag.text_search("high tide in a harbour", 1)[0].id == "get_tide"
+        assert rag.reload().removed == ("get_tide",)
 
     @pytest.mark.parametrize("value", [{}, {"description": ""}, {"description": ["a"]}, {"x": 1}])
     def test_if_nothing_leaves_the_tools_own_words(self, memory, registry, value):
@@ -392,7 +461,7 @@ class TestWriting:
         assert changes.changed == tuple(registry)
         assert len(read(store, registry=registry, filter={"kind": "mine"}).catalogue) == 12
 
-    def test_gives_items_the_time_to_live_that_the_store_gives_them(self, empty_database, tools):  # noqa: F811
+    def test_gives_items_the_time_to_live_that_the_store_gives_them(self, empty_database, tools):
         with PostgresStore.from_conn_string(empty_database, ttl={"default_ttl": 5}) as store:
             store.setup()
             write_tools(store, PLACE, tools)
@@ -580,7 +649,19 @@ class TestAsyncStores:
         await astore.adelete(PLACE, "tool_7")
         assert (await rag.areload()).removed == ("tool_7",)
 
-    async def test_of_a_database_are_read_from_other_threads_too(self, empty_database, tools):  # noqa: F811
+    async def test_are_read_whole_though_their_items_were_put_one_by_one(self, astore):
+        registry = {f"{n:x}": each for n, each in enumerate(numbered(1_200))}
+        for key, each in registry.items():
+            await astore.aput(PLACE, key, {"description": f"{each.name}: {each.description}"})
+        await astore.aput(PLACE, "note", {"text": "not a tool"})
+
+        rag = await afrom_store(astore, registry=registry, embeddings=HashingEmbeddings())
+
+        assert names(rag) == [each.name for each in registry.values()]
+        assert list(rag.left_out) == ["note"]
+        assert (await rag.atext_search("thing number 777", 1))[0].id == "tool_777"
+
+    async def test_of_a_database_are_read_from_other_threads_too(self, empty_database, tools):
         async with AsyncPostgresStore.from_conn_string(empty_database) as store:
             await store.setup()
             await awrite_tools(store, PLACE, tools)
@@ -593,14 +674,18 @@ class TestAsyncStores:
 
 
 class TestAgents:
-    def test_bigtools_own_agent_finds_what_was_written(self, registry):
-        store = InMemoryStore(index=embedding_index())
-        write_tools(store, PLACE, registry)
+    @pytest.mark.parametrize("kind", ["memory", "postgres"])
+    @pytest.mark.parametrize(
+        "listing", [fill, lambda store, given: write_tools(store, PLACE, given)]
+    )
+    def test_bigtools_own_agent_finds_what_is_listed(self, kind, listing, request, registry):
         asks = says("", call("retrieve_tools", query="current weather in a city"))
         model = ScriptedModel(script=[asks, says("", call("get_weather", id="c2", city="Delhi"))])
-        agent = bigtool.create_agent(model, registry, limit=1).compile(store=store)
+        with opened(kind, request) as store:
+            listing(store, registry)
+            agent = bigtool.create_agent(model, registry, limit=1).compile(store=store)
 
-        result = agent.invoke({"messages": [("user", "hi")]})
+            result = agent.invoke({"messages": [("user", "hi")]})
 
         assert result["selected_tool_ids"] == ["id_0"]
 

@@ -111,7 +111,7 @@ class TestAdd:
         assert rag.refresh([*tools]).changed == ("weather/get_weather",)
 
     def test_an_index_that_fails_leaves_the_old_catalogue_as_it_was(self, rag, tools, monkeypatch):
-        monkeypatch.setattr(rag.tool_index, "refresh", refuse)
+        monkeypatch.setattr(rag.tool_index, "add", refuse)
         with pytest.raises(ConnectionError):
             rag.add([make_tool("get_pollen")])
         monkeypatch.undo()

@@ -221,18 +221,23 @@ class TestConstruction:
         assert rag.tool_index is index
         assert rag.select("current weather in a city").names[0] == "get_weather"
 
-    def test_an_index_elsewhere_is_searched_and_embeds_by_itself(self, tools, embeddings):
+    def test_an_index_elsewhere_is_searched_and_embeds_when_it_is_told_to(self, tools, embeddings):
         class RemoteIndex:
+            local = None
+
             def __init__(self):
-                self.local = ToolIndex(embeddings)
+                self.there = ToolIndex(embeddings)
 
             def __getattr__(self, name):
-                return getattr(self.local, name)
+                return getattr(self.there, name)
 
-        rag = ToolRAG(index=RemoteIndex())
-        assert len(rag.index(tools).added) == 12
-        assert embeddings.texts == []
+        rag, told = ToolRAG(index=RemoteIndex()), []
+        assert len(rag.index(tools, lambda *progress: told.append(progress)).added) == 12
+        assert rag.indexed
+        assert told == [(12, 12)]
+        embeddings.texts.clear()
         assert rag.select("current weather in a city").names[0] == "get_weather"
+        assert embeddings.texts == []
 
     @pytest.mark.parametrize("how", ["index", "index_options"])
     def test_classic_selection_needs_a_classic_index(self, tools, how):

@@ -1,4 +1,4 @@
-"""The records of an ingest directory: what was listed, and how it is called."""
+"""The records of ingested tools: what was listed, and how it is called."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Kind: TypeAlias = Literal["mcp", "openapi", "python"]
 
 @dataclass(frozen=True, slots=True)
 class StoredTool:
-    """One tool of an ingest directory.
+    """One tool that was ingested.
 
     Attributes:
         id: `<source>/<name>`.
@@ -45,7 +45,7 @@ class StoredTool:
 
 @dataclass(frozen=True, slots=True)
 class StoredSource:
-    """One source of an ingest directory; holds no secret.
+    """One source that was ingested; holds no secret.
 
     Attributes:
         name: Its name.

@@ -60,6 +60,8 @@ create table toolrag.word_counts (
     primary key (tenant, word)
 );
 
+create index word_counts_gone on toolrag.word_counts (tenant) where tools <= 0;
+
 -- How the vectors of a space lie: the mean of the tools' rows, and their covariance.
 create table toolrag.spreads (
     tenant text not null references toolrag.catalogues on delete cascade,
@@ -110,10 +112,10 @@ begin
         delete from toolrag.tool_vectors as v using before as b, after as a
         where a.tenant = b.tenant and a.id = b.id and a.digest <> b.digest
             and v.tenant = b.tenant and v.id = b.id;
-        entering := entering || ' where (tenant, id, words) not in'
-            ' (select tenant, id, words from before)';
-        leaving := leaving || ' where (tenant, id, words) not in'
-            ' (select tenant, id, words from after)';
+        entering := 'select a.tenant, a.words, 1 from after as a'
+            ' left join before as b using (tenant, id) where a.words is distinct from b.words';
+        leaving := 'select b.tenant, b.words, -1 from before as b'
+            ' left join after as a using (tenant, id) where a.words is distinct from b.words';
     end if;
     execute format(
         'insert into toolrag.word_counts as known'
@@ -149,7 +151,8 @@ create function toolrag.rarities(asked text[])
         word text, tools bigint, rarity double precision,
         total double precision, squares double precision, size bigint
     )
-    language sql stable rows 8 as $$
+    language sql stable rows 8
+begin atomic
     select a.word, coalesce(k.tools, 0),
         ln(1 + (n.size - coalesce(k.tools, 0) + 0.5) / (coalesce(k.tools, 0) + 0.5)),
         coalesce(k.total, 0), coalesce(k.squares, 0), n.size
@@ -159,23 +162,27 @@ create function toolrag.rarities(asked text[])
         where tenant = current_setting('toolrag.tenant', true) and word = ''
     ) as n
     left join toolrag.word_counts as k
-        on k.tenant = current_setting('toolrag.tenant', true) and k.word = a.word
-$$;
+        on k.tenant = current_setting('toolrag.tenant', true) and k.word = a.word;
+end;
 
 -- Which tools to rank by words: those with the sets of words that are worth most together, which are
 -- as well the sets that the fewest tools are likely to have. `most` is about how many tools that is,
--- were the words independent. Of many words the rarest eight count. Null where no tool has any.
+-- were the words independent. Of many words the rarest eight count, unless all tools are to be
+-- ranked. Null where no tool has any.
 create function toolrag.worth_ranking(asked text[], most bigint) returns tsquery
-    language sql stable as $$
-    with recursive known as (
+    language sql stable
+begin atomic
+    with recursive ranked as (
         select row_number() over (order by tools, word) as number,
             tools::double precision as tools, size, toolrag.query_of(word) as query
-        from toolrag.rarities(asked) where tools > 0 order by tools, word limit 8
+        from toolrag.rarities(asked) where tools > 0
+    ), known as (
+        select * from ranked where number <= 8 or size <= most
     ), sets as (
         select number as last, tools, null::double precision as of_fewer, query from known
         union all
         select k.number, s.tools * k.tools / k.size, s.tools, s.query && k.query
-        from sets as s join known as k on k.number > s.last
+        from sets as s join known as k on k.number > s.last and k.size > most
     ), counted as (
         select tools, sum(tools) over (order by tools, query::text) as so_far from sets
     ), limited as (
@@ -185,22 +192,22 @@ create function toolrag.worth_ranking(asked text[], most bigint) returns tsquery
     )
     select string_agg('(' || s.query::text || ')', ' | ')::tsquery
     from sets as s, limited as l
-    where s.tools <= l.tools and (s.of_fewer is null or s.of_fewer > l.tools)
-$$;
+    where s.tools <= l.tools and (s.of_fewer is null or s.of_fewer > l.tools);
+end;
 
 create function toolrag.passes(
-    tool toolrag.tools, servers text[], tags text[], required tsquery
-) returns boolean language sql immutable as $$
-    select (servers is null or tool.server = any(servers))
-        and (tags is null or tool.tags && tags)
-        and (required is null or tool.points @@ required)
-$$;
+    tool toolrag.tools, servers text[], tags text[], ids text[], required tsquery
+) returns boolean language sql immutable
+return (servers is null or tool.server = any(servers))
+    and (tags is null or tool.tags && tags)
+    and (ids is null or tool.id = any(ids))
+    and (required is null or tool.points @@ required);
 
 -- The candidates by words, by points and by name. In the row without an id: mean and standard
 -- deviation of the lexical scores of all tools.
 create function toolrag.by_words(
     asked text[], point_words tsquery, asked_names text[], only_servers text[], only_tags text[],
-    required tsquery, candidates int, most int
+    only_ids text[], required tsquery, candidates int, most int
 ) returns table (id text, named boolean, mean double precision, deviation double precision)
     language plpgsql stable security definer rows 60
     set plan_cache_mode = force_custom_plan
@@ -211,16 +218,18 @@ declare
     ranked tsquery := toolrag.worth_ranking(asked, most);
     given int;
 begin
+    -- Name by name: of many at once PostgreSQL would expect more tools than it is worth to look up.
     return query
-    select t.id, true, null::double precision, null::double precision from toolrag.tools as t
-    where t.tenant = owner and t.names && asked_names;
+    select distinct t.id, true, null::double precision, null::double precision
+    from unnest(asked_names) as n (name)
+    join toolrag.tools as t on t.tenant = owner and t.names @> array[n.name];
 
     return query
     with words as materialized (
         select toolrag.query_of(r.word) as query, r.* from toolrag.rarities(asked) as r
         where r.tools > 0
     ), matching as materialized (
-        select t.id, toolrag.passes(t, only_servers, only_tags, required) as passes,
+        select t.id, toolrag.passes(t, only_servers, only_tags, only_ids, required) as passes,
             s.score, s.squares, ts_rank('{0.17,0.34,0.84,1}', t.points, point_words) as points
         from (
             select * from toolrag.tools
@@ -251,10 +260,10 @@ begin
     select null, false, s.mean, sqrt(s.variance) from spread as s where s.mean is not null;
 
     get diagnostics given = row_count;
-    if given > candidates or only_servers is null and only_tags is null and required is null then
+    if given > candidates then
         return;
     end if;
-    -- Few of those that were ranked pass: rank those that do.
+    -- Too few of those that were ranked pass, or few have such a set of words: rank any that pass.
     return query
     with words as materialized (
         select toolrag.query_of(r.word) as query, r.rarity from toolrag.rarities(asked) as r
@@ -269,6 +278,7 @@ begin
                 or t.points @@ point_words)
             and (only_servers is null or t.server = any(only_servers))
             and (only_tags is null or t.tags && only_tags)
+            and (only_ids is null or t.id = any(only_ids))
             and (required is null or t.points @@ required)
         limit 4 * most
     )
@@ -282,8 +292,8 @@ $$;
 
 -- The candidates by meaning, nearest first.
 create function toolrag.by_meaning(
-    asked halfvec, of_space text, only_servers text[], only_tags text[], required tsquery,
-    candidates int
+    asked halfvec, of_space text, only_servers text[], only_tags text[], only_ids text[],
+    required tsquery, candidates int
 ) returns setof text
     language plpgsql stable security definer rows 30
     set jit = off
@@ -294,35 +304,36 @@ declare
     nearest text := format(
         'select v.id from toolrag.tool_vectors as v'
         ' where v.tenant = current_setting(''toolrag.tenant'', true) and v.space = $2'
-        ' and v.dims = %1$s %2$s order by (v.vector::halfvec(%1$s) <#> $1::halfvec(%1$s))',
+        ' and v.dims = %1$s %2$s %3$s order by (v.vector::halfvec(%1$s) <#> $1::halfvec(%1$s))',
         vector_dims(asked),
+        case when only_ids is not null then 'and v.id = any($5)' end,
         case when only_servers is not null or only_tags is not null or required is not null then
             'and exists (select from toolrag.tools as t where t.tenant = v.tenant'
-            ' and t.id = v.id and toolrag.passes(t, $3, $4, $5))' end);
+            ' and t.id = v.id and toolrag.passes(t, $3, $4, null, $6))' end);
     found int;
 begin
-    return query execute nearest || ' limit $6'
-        using asked, of_space, only_servers, only_tags, required, candidates;
+    return query execute nearest || ' limit $7'
+        using asked, of_space, only_servers, only_tags, only_ids, required, candidates;
     get diagnostics found = row_count;
     if found < candidates then
         -- An index gives up when few of the nearest pass: read all that do, by what is no index's.
-        return query execute nearest || ' + 0 limit $6'
-            using asked, of_space, only_servers, only_tags, required, candidates;
+        return query execute nearest || ' + 0::float8 limit $7'
+            using asked, of_space, only_servers, only_tags, only_ids, required, candidates;
     end if;
 end
 $$;
 
--- A function that runs as its owner looks nowhere but in known schemas: pgvector's may be any.
+-- A function that runs as its owner looks nowhere but in known schemas: pgvector's may be any, and
+-- others may write to it, so what need not look there does not. The functions above that these two
+-- call were read when they were made, and look nowhere.
+alter function toolrag.by_words set search_path = pg_catalog, pg_temp;
+
 do $$
-declare
-    place text := (
-        select format('pg_catalog, %I, pg_temp', n.nspname)
+begin
+    execute (
+        select format('alter function toolrag.by_meaning set search_path = pg_catalog, %I, pg_temp',
+            n.nspname)
         from pg_extension join pg_namespace as n on n.oid = extnamespace where extname = 'vector'
     );
-    name text;
-begin
-    foreach name in array array['by_words', 'by_meaning'] loop
-        execute format('alter function toolrag.%I set search_path = %s', name, place);
-    end loop;
 end
 $$;

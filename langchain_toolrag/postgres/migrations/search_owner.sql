@@ -2,6 +2,8 @@
 -- words or names, so that a search reads all tools of its tenant. The functions that put candidates
 -- forward therefore run as a role of their own, which nobody can be and which no policy holds back;
 -- they ask for the rows of the connection's tenant themselves.
+-- Like the policies they keep a query from reaching the rows of a tenant its connection has not named.
+-- Neither keeps out whoever sends SQL of their own: any user may name any tenant.
 do $$
 begin
     create role toolrag_search nologin;

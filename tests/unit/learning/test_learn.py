@@ -52,6 +52,19 @@ class TestLearning:
         assert report.candidate > report.control + 0.1
         assert world.recall(learned.adapter) > world.recall() + 0.3
 
+    def test_tools_may_come_and_go_in_a_shared_index_meanwhile(self, make_world, monkeypatch):
+        world = make_world(0)
+        world.log(60)
+        index, embed = world.rag.tool_index, world.rag.tool_index.embed
+
+        def embed_while_others_change_it(progress=None):
+            embed(progress)
+            index.remove(["tool_23"])
+            index.add([make_document("late", "Not embedded yet.")])
+
+        monkeypatch.setattr(index, "embed", embed_while_others_change_it)
+        assert learn(world.rag, world.usage, options=replace(FAST, steps=2)).report.tools == 23
+
     @pytest.mark.parametrize("seed", [0, 1, 2, 3, 4])
     def test_calls_of_any_tools_shown_teach_nothing(self, make_world, seed):
         world = make_world(seed)

@@ -93,11 +93,13 @@ def test_a_model_that_fails_is_an_error(tools):
 
 def test_an_index_that_does_not_show_its_vectors_is_searched_all_the_same(embeddings):
     class Remote:
+        local = None
+
         def __init__(self):
-            self._local = ToolIndex(embeddings)
+            self._there = ToolIndex(embeddings)
 
         def __getattr__(self, name):
-            return getattr(self._local, name)
+            return getattr(self._there, name)
 
     tools = [
         make_tool("get_weather", "Weather of today"),
@@ -105,6 +107,17 @@ def test_an_index_that_does_not_show_its_vectors_is_searched_all_the_same(embedd
     ]
     with ToolRAG(tools, index=Remote()) as rag:
         assert pairs(lint(rag)) == [("get_weather", "near-twin")]
+
+
+def test_an_index_that_lost_a_tool_to_another_process_is_searched_all_the_same(embeddings):
+    tools = [
+        make_tool("get_weather", "Weather of today"),
+        make_tool("fetch_weather", "Weather of today"),
+        make_tool("send_email", "Sends an email to somebody."),
+    ]
+    with ToolRAG(tools, embeddings=embeddings) as rag:
+        rag.tool_index.remove(["send_email"])
+        assert ("get_weather", "near-twin") in pairs(lint(rag))
 
 
 def test_progress_ends_with_every_tool(rag):

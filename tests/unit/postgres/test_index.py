@@ -13,6 +13,7 @@ import pytest
 from documents import make_document
 from fakes import DIM, HashingEmbeddings, NamedEmbeddings, make_catalogue, make_tool
 from forking_scripts import run_script
+from psycopg.conninfo import conninfo_to_dict
 
 from langchain_toolrag import ToolRAG
 from langchain_toolrag.catalogue.document import document_of
@@ -313,16 +314,34 @@ class TestToolRAG:
             assert rag.select(QUERY).tools == ()
             assert rag.status.tools == 12
 
-    def test_tools_that_another_process_brought_are_found_and_not_bound(self, opened, tools):
+    def test_tools_that_another_process_brought_are_neither_found_nor_bound(self, opened, tools):
         with ToolRAG(tools, index=opened()) as rag, ToolRAG(index=opened()) as other:
             other.tool_index.add([make_document("get_weather_map", "Draws the weather in a city.")])
             until(lambda: rag.tool_index.version == 2)
-            assert "get_weather_map" in {hit.id for hit in rag.search(QUERY, 12)}
+            assert "get_weather_map" in {hit.id for hit in other.search(QUERY, 12)}
+            assert "get_weather_map" not in {hit.id for hit in rag.search(QUERY, 12)}
             assert "get_weather_map" not in rag.select(QUERY).names
             assert rag.select(QUERY).names[0] == "get_weather"
 
 
 class TestTrouble:
+    @pytest.mark.parametrize("mode", ["replica", "remote"])
+    def test_one_that_cannot_be_opened_leaves_no_connection(self, opened, documents, mode, dsn):
+        class Nameless(HashingEmbeddings):
+            """Raises when it is asked which model it is."""
+
+            @property
+            def model(self):
+                raise LookupError
+
+        with pytest.raises(LookupError) as info:
+            opened(Nameless(), dsn=dsn, mode=mode)
+        database = conninfo_to_dict(dsn)["dbname"]
+        query = "select count(*) from pg_stat_activity where datname = %s"
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            until(lambda: connection.execute(query, [database]).fetchone() == (1,))
+        assert info.tb is not None  # As long as somebody has the error, nothing is collected.
+
     def test_a_database_without_tables_is_refused(self, opened, empty_database):
         with pytest.raises(DatabaseError, match="run `toolrag db upgrade"):
             opened(dsn=empty_database)

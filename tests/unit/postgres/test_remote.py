@@ -3,6 +3,7 @@
 import re
 import threading
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import psycopg
@@ -16,8 +17,10 @@ from psycopg.conninfo import make_conninfo
 from langchain_toolrag.catalogue.document import document_of
 from langchain_toolrag.errors import DatabaseError, EmbeddingError, StillLoadingError
 from langchain_toolrag.index.embedder import Embedder
+from langchain_toolrag.index.keyword import OfServer
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.tool_index import ToolIndex
+from langchain_toolrag.postgres import remote as module
 from langchain_toolrag.postgres.connection import Database
 from langchain_toolrag.postgres.remote import RemoteSearch
 from langchain_toolrag.postgres.tool_store import ToolTable
@@ -164,16 +167,32 @@ def test_of_a_long_request_the_rare_words_are_ranked_by(remote):
     assert max(found, key=lambda tool: tool.lexical).id == "forecast"
 
 
+def test_of_a_server_that_the_query_names_the_tools_are_found_by_one_question(remote):
+    rare = [make_document(f"sun_{n}", "Says rain, too.", "Rare One") for n in range(5)]
+    rare.append(replace(make_document("mcp__rare_one__list"), id="plain"))
+    remote.table.refresh([*numbered(400), *rare])
+    asked, own = [], remote.search._asked
+    remote.search._asked = lambda question: asked.append(question) or own(question)
+    only = ToolFilter(predicate=OfServer("rareone"))
+    assert by_id(remote.evidence("rare one", 9, only)).keys() >= {tool.id for tool in rare}
+    assert len([question for question in asked if "of_server" in question.values]) == 2
+    also = ToolFilter(ids={"plain"}, predicate=OfServer("rareone", lambda document: True))
+    assert by_id(remote.evidence("rare one", 9, also)).keys() == {"plain"}
+
+
 @pytest.mark.parametrize(
     "restriction",
     [
         {"servers": {"rare"}},
         {"tags": {"seldom"}},
+        {"ids": {f"rare/forecast_{n}" for n in range(5)} | {"nobody"}},
+        {"ids": {f"rare/forecast_{n}" for n in range(5)} | {f"bulk/rain_{n}" for n in range(300)},
+         "servers": {"rare"}},
         {"predicate": lambda document: document.server == "rare"},
         {"servers": {"rare", "bulk"}, "predicate": lambda document: bool(document.tags)},
     ],
-    ids=["servers", "tags", "predicate", "both"],
-)
+    ids=["servers", "tags", "ids", "ids and servers", "predicate", "predicate and servers"],
+)  # fmt: skip
 @pytest.mark.parametrize("dense", [True, False])
 def test_as_many_as_wanted_survive_a_filter_that_hardly_any_tool_passes(remote, restriction, dense):
     rare = [
@@ -183,6 +202,143 @@ def test_as_many_as_wanted_survive_a_filter_that_hardly_any_tool_passes(remote, 
     remote.table.refresh([*numbered(400), *rare])
     found = remote.evidence("rain", 5, ToolFilter(**restriction), dense=dense)
     assert by_id(found).keys() == {tool.id for tool in rare}
+
+
+ODD_IDS = [
+    "it's",
+    'a "b"',
+    "back\\slash",
+    "{a,b}",
+    "null",
+    "",
+    "rain\0fall",
+    "\x01",
+    "x" * 600,
+    "天気",
+]
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_ids_of_any_spelling_let_their_tools_pass_and_no_others(remote, dense):
+    tools = [replace(make_document("t", "Says rain."), id=identity) for identity in ODD_IDS]
+    remote.table.refresh(tools)
+    for identity in ODD_IDS:
+        found = remote.evidence("rain", filter=ToolFilter(ids={identity}), dense=dense)
+        assert [tool.id for tool in found.tools] == [identity]
+    assert len(remote.evidence("rain", filter=ToolFilter(ids=ODD_IDS), dense=dense).tools) == 10
+
+
+@pytest.mark.parametrize("query", ["rain", "rain_7", "select:rain_7,rain_8", "rain +bulk", "bulk"])
+def test_where_no_id_passes_nothing_is_found_and_where_all_do_everything(remote, query):
+    tools = numbered(40)
+    remote.table.refresh(tools)
+    every = ToolFilter(ids={tool.id for tool in tools})
+    assert remote.evidence(query, filter=ToolFilter(ids=())).tools == ()
+    assert remote.evidence(query, 99, every).tools == remote.evidence(query, 99).tools != ()
+
+
+class CutEmbeddings(NamedEmbeddings):
+    """Vectors of any dimension from 2 to 256; that no index is for, if none else is asked for."""
+
+    model = "cut-1"
+
+    def __init__(self, dim=100):
+        super().__init__()
+        self._dim = dim
+
+    def embed_documents(self, texts):
+        return [[*vector[1 : self._dim], 0.01] for vector in super().embed_documents(texts)]
+
+    def embed_query(self, text):
+        return [*super().embed_query(text)[1 : self._dim], 0.01]
+
+
+def test_vectors_of_another_dimension_under_the_same_name_are_refused(make_remote):
+    remote, other = make_remote(CutEmbeddings(100)), make_remote(CutEmbeddings(80))
+    remote.table.refresh(numbered(3))
+    remote.evidence("rain")
+    with pytest.raises(EmbeddingError, match=r"dimension 80, .* dimension 100 .* another name"):
+        other.evidence("rain")
+    assert len(other.evidence("rain", dense=False).tools) == 3
+
+
+_ODD = r"of to & : * ! 🎉 ' % +mail mcp__github__x get_rain get-rain {a,b} NULL straße C++ x1"
+_ODD_WORDS = [*WORDS.split(" "), *_ODD.split(" ")]
+_ODD_TEXT = st.lists(st.sampled_from(_ODD_WORDS), max_size=20).map(" ".join)
+_NAMES = ["get_rain", "listEvents", "mcp__github__x", "mail", "🎉", "to", "a,b"]
+_SERVERS = ["github", "Git Hub", "O'Brien", "a,b", "{x}", "null", "🎉"]
+_TAGS = ["a,b", "NULL", "{}", '"', "\\", "🎉"]
+_ODD_TOOL = st.builds(
+    make_document,
+    st.sampled_from(_NAMES),
+    _ODD_TEXT,
+    st.none() | st.sampled_from(_SERVERS),
+    tags=st.frozensets(st.sampled_from(_TAGS), max_size=2),
+)
+_ODD_TOOLS = st.lists(_ODD_TOOL, max_size=12, unique_by=lambda tool: tool.id)
+_ODD_QUERY = st.one_of(
+    _ODD_TEXT,
+    st.sampled_from([*_NAMES, *_SERVERS, "mcp__github", "the of to", "🎉🔥", "+rain +mail"]),
+    st.lists(st.sampled_from(_NAMES), max_size=200).map(lambda names: "select:" + ",".join(names)),
+    st.lists(_ODD_TEXT, min_size=20, max_size=40).map(" ".join),
+)
+_ODD_FILTER = st.builds(
+    ToolFilter,
+    st.none() | st.frozensets(st.sampled_from(_SERVERS)),
+    st.none() | st.frozensets(st.sampled_from(_TAGS)),
+    st.none() | st.just(lambda document: len(document.id) % 2 == 0),
+    st.none() | st.frozensets(st.builds(lambda tool: tool.id, _ODD_TOOL), max_size=5),
+)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(tools=_ODD_TOOLS, query=_ODD_QUERY, only=st.none() | _ODD_FILTER, dense=st.booleans())
+def test_any_tools_are_found_by_what_finds_them_in_the_local_index(
+    make_remote, tools, query, only, dense
+):
+    remote, local = make_remote(CutEmbeddings()), ToolIndex(CutEmbeddings())
+    remote.table.refresh(tools)
+    local.refresh(tools)
+    found = remote.evidence(query, 1000, only, dense=dense)
+    expected = local.evidence(query, 1000, only, dense=dense)
+    ours, theirs = by_id(found), by_id(expected)
+    # Of stop words alone a tool is found by its name if the query has no other words.
+    by_points_alone = {t.id for t in expected.tools if not (t.lexical or t.dense or t.exact)}
+    assert theirs.keys() - by_points_alone <= ours.keys() <= theirs.keys()
+    for identity, tool in ours.items():
+        other = theirs[identity]
+        assert (tool.keyword, tool.exact) == (other.keyword, other.exact)
+        assert tool.coverage == pytest.approx(other.coverage, abs=1e-5)
+        assert tool.dense == pytest.approx(other.dense, abs=2e-3)
+    if tools:
+        assert (found.names_alone, found.server) == (expected.names_alone, expected.server)
+    few = remote.evidence(query, 2, only, dense=dense)
+    assert len(few.tools) >= min(2, len(ours))
+
+
+def test_a_server_is_known_by_its_name_though_no_tool_is_found_by_it(remote):
+    remote.table.refresh([make_document("ping", "Says rain.", "Git Hub")])
+    found = remote.evidence("github", dense=False)
+    assert (found.server, found.tools) == ("github", ())
+    nobody = ToolFilter(servers=())
+    assert remote.evidence("git-hub", filter=nobody).server == "github"
+
+
+def test_words_that_no_tool_has_together_find_the_tools_that_have_one(remote, monkeypatch):
+    monkeypatch.setattr(module, "_RANKED", 10)
+    texts = ["Says rain.", "Reads mail.", "Counts stars."] * 20
+    remote.table.refresh([make_document(f"t{n}", text) for n, text in enumerate(texts)])
+    found = remote.evidence("rain mail stars", 8, dense=False).tools
+    assert len(found) >= 8
+    assert all(tool.lexical > 0 for tool in found)
+
+
+def test_of_many_words_each_finds_its_tool_where_all_tools_can_be_ranked(remote):
+    words = [f"{letter}word" for letter in "bcdfghjklmnp"]
+    remote.table.refresh([make_document(f"t{n}", f"Says {word}.") for n, word in enumerate(words)])
+    assert len(remote.evidence(" ".join(words), dense=False).tools) == len(words)
 
 
 def test_another_tenants_nearer_tools_take_nobodys_place(make_remote):
@@ -302,6 +458,37 @@ def test_what_a_dead_process_had_claimed_the_next_one_makes(remote, catalogue):
     assert vectors.complete
 
 
+def test_threads_that_wait_for_another_process_to_embed_take_one_connection(remote, catalogue):
+    remote.table.refresh(catalogue)
+    vectors = remote.search.vectors
+    making = [threading.Thread(target=vectors.make) for _ in range(6)]
+    waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+    with remote.database.alone() as other:
+        claim = f"{remote.database.tenant}\n{vectors.space}"
+        other.execute("select pg_advisory_lock(hashtextextended(%s, 1))", [claim])
+        for thread in making:
+            thread.start()
+        making[0].join(0.5)
+        assert other.execute(waiting).fetchone() == (1,)
+    for thread in making:
+        thread.join(20)
+    assert vectors.complete
+
+
+def test_a_catalogue_that_was_dropped_is_empty_and_one_made_anew_is_found(remote, catalogue):
+    remote.table.refresh(catalogue)
+    remote.evidence(QUERY)
+    assert (remote.search.version, remote.search.size) == (1, len(catalogue))
+    with remote.database.write() as connection:
+        dropped = "delete from toolrag.catalogues where tenant = %s"
+        connection.execute(dropped, [remote.database.tenant])
+    assert remote.evidence(QUERY).tools == ()
+    assert (remote.search.version, remote.search.size) == (0, 0)
+    remote.table.refresh(catalogue[:1])
+    assert [tool.id for tool in remote.evidence(QUERY).tools] == [catalogue[0].id]
+    assert (remote.search.version, remote.search.size) == (1, 1)
+
+
 def test_in_the_background_words_answer_until_the_vectors_are_made(make_remote, catalogue):
     remote = make_remote(background=True)
     remote.table.refresh(catalogue)
@@ -363,6 +550,17 @@ def test_a_reader_searches_and_leaves_the_vectors_to_others(make_remote, roles, 
     assert reader.evidence(QUERY) == writer.evidence(QUERY)
 
 
+def test_a_reader_whose_model_loads_in_the_background_is_not_told_to_wait_for_others(
+    make_remote, roles, catalogue, caplog
+):
+    make_remote(dsn=as_role(roles, "toolrag_writer")).table.refresh(catalogue)
+    reader = make_remote(dsn=as_role(roles, "toolrag_reader"), background=True)
+    assert reader.evidence(QUERY).dense_ready is False
+    reader.evidence(QUERY)
+    assert [record.message for record in caplog.records if "may write" in record.message] != []
+    assert reader.embeddings.texts == []
+
+
 def test_with_the_roles_a_search_still_sees_one_tenant_only(make_remote, roles):
     writer = as_role(roles, "toolrag_writer")
     own, other = make_remote(dsn=writer, number=1), make_remote(dsn=writer, number=2)
@@ -372,7 +570,7 @@ def test_with_the_roles_a_search_still_sees_one_tenant_only(make_remote, roles):
     assert [tool.id for tool in own.evidence("rain").tools] == ["clouds"]
     with own.database.read() as connection:
         connection.execute("select set_config('toolrag.tenant', '', true)")
-        values = "'{rain}', '''rain''', '{clouds}', null, null, null, 9, 9"
+        values = "'{rain}', '''rain''', '{clouds}', null, null, null, null, 9, 9"
         assert connection.execute(f"select * from toolrag.by_words({values})").fetchall() == []
 
 

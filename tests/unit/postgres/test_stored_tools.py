@@ -295,6 +295,31 @@ def test_without_a_database_the_sources_that_were_read_last_are_gone_on_with(
     ]
 
 
+@pytest.mark.parametrize("read", ["tools", "sources", "fingerprint"])
+def test_each_outage_is_told_of_once_whatever_is_read_in_between(store, monkeypatch, caplog, read):
+    """A process that follows by notices never asks for the fingerprint."""
+    store.sources()
+    for _ in range(2):
+        with monkeypatch.context() as outage:
+            outage.setattr(store, "_read_sources", raises(DatabaseError("d", "is gone")))
+            store.sources()
+            store.sources()
+        monkeypatch.setattr(store, "_resumes_at", 0.0)
+        getattr(store, read)()
+    assert len(caplog.records) == 2
+
+
+def test_tools_that_are_read_bring_their_sources_with_them(store, other, monkeypatch):
+    store.replace([listing("a", tool("a/x"))])
+    store.sources()
+    with monkeypatch.context() as outage:
+        outage.setattr(store, "_read_sources", raises(DatabaseError("d", "is gone")))
+        store.sources()
+    other.replace([listing("b", tool("b/x"))])
+
+    assert {each.source for each in store.tools()} == store.sources().keys() == {"a", "b"}
+
+
 def test_sources_that_were_never_read_cannot_be_gone_on_with(store, monkeypatch):
     monkeypatch.setattr(store, "_read_sources", raises(DatabaseError("d", "is gone")))
     with pytest.raises(DatabaseError, match="is gone"):

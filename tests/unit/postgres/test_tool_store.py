@@ -187,6 +187,34 @@ def test_writers_at_once_lose_nothing_and_double_nothing(table):
     assert table.stand().version == len(versions) == 20
 
 
+@pytest.mark.parametrize(
+    ("change", "meanwhile", "expected", "left"),
+    [
+        (("refresh", [A, B]), ("add", [C]), Changes(("b",), (), ("c",), ("a",)), [A, B]),
+        (("refresh", [A, B]), ("remove", ["a"]), Changes(added=("a", "b")), [A, B]),
+        (("add", [B]), ("add", [B]), Changes(kept=("b",)), [A, B]),
+        (("add", [B]), ("add", [C]), Changes(added=("b",)), [A, C, B]),
+        (("remove", ["a"]), ("remove", ["a"]), Changes(), []),
+    ],
+)
+def test_what_another_wrote_after_it_was_decided_counts(
+    table, monkeypatch, change, meanwhile, expected, left
+):
+    table.refresh([A])
+    locked = ToolTable._locked
+
+    def late(self, connection):
+        monkeypatch.undo()
+        getattr(self, meanwhile[0])(meanwhile[1])
+        return locked(self, connection)
+
+    monkeypatch.setattr(ToolTable, "_locked", late)
+    assert getattr(table, change[0])(change[1]) == expected
+    assert held(table) == left
+    places = [placed.place for placed in table.since(Stand()).written.values()]
+    assert len(places) == len(set(places))
+
+
 def test_refreshes_at_once_leave_one_of_the_sets(table):
     sets = [[make_document(f"{prefix}_{n}") for n in range(20)] for prefix in ("old", "new")]
     barrier = threading.Barrier(2)
@@ -211,6 +239,8 @@ def test_a_row_that_is_no_document_is_an_error_that_names_the_database(table, da
         connection.execute(query, [database.tenant])
     with pytest.raises(DatabaseError, match="holds a row that is no tool document"):
         table.since(Stand())
+    with pytest.raises(DatabaseError, match="holds a row that is no tool document"):
+        table.documents_of(["a"])
 
 
 names = st.sampled_from("abcdefgh")

@@ -3,7 +3,7 @@ from fakes import make_catalogue, make_tool
 from langchain_core.tools import StructuredTool
 
 from langchain_toolrag.catalogue.catalogue import build_catalogue
-from langchain_toolrag.selection.bindable import as_filter, bindable, tool_name
+from langchain_toolrag.selection.bindable import as_filter, bindable, tool_name, within
 from langchain_toolrag.types import ToolFilter
 
 WEB_SEARCH = {"type": "web_search_20250305", "name": "web_search"}
@@ -155,6 +155,43 @@ def test_a_filter_stays_what_it_is():
     given = ToolFilter(tags=frozenset({"beta"}))
     assert as_filter(given) is given
     assert as_filter(None) is None
+
+
+@pytest.mark.parametrize(
+    ("filter", "admitted"),
+    [
+        (None, ["mail/send_email", "music/play_song"]),
+        (ToolFilter(servers={"mail"}), ["mail/send_email"]),
+        (ToolFilter(ids={"music/play_song", "mail/search_email"}), ["music/play_song"]),
+        (ToolFilter(ids=()), []),
+        (as_filter(lambda document: document.name == "play_song"), ["music/play_song"]),
+    ],
+)
+def test_a_filter_within_some_tools_lets_pass_those_that_it_lets_pass_itself(
+    catalogue, filter, admitted
+):
+    made = within(["music/play_song", "mail/send_email", "gone"], filter)
+    assert [doc.id for doc in catalogue.documents if made.admits(doc)] == admitted
+
+
+def test_a_filter_within_some_tools_is_not_asked_about_others(catalogue):
+    asked = []
+    made = within(["music/play_song"], as_filter(lambda document: asked.append(document.id)))
+    assert not any(made.admits(document) for document in catalogue.documents)
+    assert asked == ["music/play_song"]
+
+
+def test_a_filter_by_ids_holds_besides_its_others(catalogue):
+    both = ToolFilter(servers={"mail"}, ids=["mail/send_email", "music/play_song"])
+    assert [doc.id for doc in catalogue.documents if both.admits(doc)] == ["mail/send_email"]
+    with pytest.raises(TypeError, match="ids is the string 'mail/send_email'; wanted a set"):
+        ToolFilter(ids="mail/send_email")
+
+
+@pytest.mark.parametrize("wrong", [{"servers": ["mail", None]}, {"tags": {7}}])
+def test_servers_and_tags_are_strings(wrong):
+    with pytest.raises(TypeError, match="wanted strings"):
+        ToolFilter(**wrong)
 
 
 def test_anything_else_is_no_filter():
