@@ -224,9 +224,7 @@ class Snapshot:
         """Return by slot which tools may be returned, shape `(len(ids),)`; None for all."""
         masks: list[_Mask] = []
         if filter is not None:
-            admits = np.zeros(len(self.ids), np.bool_)
-            admits[self.order] = [filter.admits(document) for document in self.documents.values()]
-            masks.append(admits)
+            masks.append(self._admitted(filter))
         if query.required:
             masks.append(self.keyword.has_required(query))
         if query.selected is not None:
@@ -234,6 +232,16 @@ class Snapshot:
             named[list(exact)] = True
             masks.append(named)
         return np.logical_and.reduce(masks) if masks else None
+
+    def _admitted(self, filter: ToolFilter) -> _Mask:
+        admitted = np.zeros(len(self.ids), np.bool_)
+        if filter.ids is None or 2 * len(filter.ids) > len(self.documents):
+            admitted[self.order] = [filter.admits(each) for each in self.documents.values()]
+            return admitted
+        there = [self.documents[identity] for identity in filter.ids if identity in self.documents]
+        passing = [self.slots[each.id] for each in there if filter.admits(each)]
+        admitted[passing] = True
+        return admitted
 
     def _best(self, scores: _Scores, k: int, usable: _Mask) -> list[int]:
         """Return the slots of the `k` best scores; of equal ones, those of the first documents."""
