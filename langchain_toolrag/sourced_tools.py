@@ -18,7 +18,7 @@ from langchain_toolrag.index.heads import Heads, read_heads
 from langchain_toolrag.selectable_tools import SelectableTools
 from langchain_toolrag.selection.options import SelectionOptions
 from langchain_toolrag.tracing.tracing import Tracing
-from langchain_toolrag.trial.in_use import HeadsInUse
+from langchain_toolrag.trial.in_use import HeadsInUse, refuse_share
 from langchain_toolrag.types import Tool
 from langchain_toolrag.usage.log import UsageLog
 
@@ -92,6 +92,7 @@ class SourcedTools(SelectableTools):
     def _opened_heads(
         self, heads: Heads | str | os.PathLike[str] | None, index: Index, candidate_share: float
     ) -> Heads | HeadsInUse | None:
+        refuse_share(candidate_share)
         if heads is None:
             return None
         if isinstance(heads, Heads):

@@ -255,7 +255,7 @@ class ToolRAG(SourcedTools):
 
         Raises:
             DatabaseError: If the database cannot be reached, or has not the tables that are needed.
-            ValueError: If the tenant has a NUL or more than 200 characters.
+            ValueError: If the tenant has more than 200 characters, or some that cannot be stored.
         """
         from langchain_toolrag.catalogue.sources.directory_tools import open_tools
         from langchain_toolrag.postgres.followed_tools import FollowedTools  # An extra.

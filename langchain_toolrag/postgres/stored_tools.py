@@ -256,7 +256,7 @@ def open_database_tools(dsn: str, tenant: str = "") -> DatabaseTools:
     Raises:
         DatabaseError: If the DSN cannot be read, the database cannot be reached, or has not the
             tables that are needed.
-        ValueError: If the tenant has a NUL or more than 200 characters.
+        ValueError: If the tenant has more than 200 characters, or some that cannot be stored.
     """
     database = Database(dsn, tenant)
     try:

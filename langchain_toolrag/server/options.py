@@ -6,6 +6,8 @@ import ipaddress
 import re
 from dataclasses import dataclass, field
 
+from langchain_toolrag.trial.in_use import refuse_share
+
 _AUTHORITY = re.compile(
     r"(?:\[([0-9a-f]*:[0-9a-f:.]*)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?", re.IGNORECASE
 )
@@ -62,8 +64,7 @@ class ServerOptions:
                 f"host is {self.host!r} and there is no key: anybody who reaches it could call "
                 "the tools. Set TOOLRAG_API_KEY, or listen on 127.0.0.1"
             )
-        if not 0 <= self.candidate_share <= 1:
-            raise ValueError(f"candidate_share is {self.candidate_share}; wanted 0 to 1")
+        refuse_share(self.candidate_share)
         for name in self.allowed_hosts:
             if not host_of(bracketed(name)):
                 raise ValueError(

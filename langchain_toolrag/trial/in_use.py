@@ -77,8 +77,7 @@ class HeadsInUse:
         candidate_share: float = 0.1,
         prepare: Callable[[Heads], None] | None = None,
     ) -> None:
-        if not 0 <= candidate_share <= 1:
-            raise ValueError(f"candidate_share is {candidate_share}; wanted 0 to 1")
+        refuse_share(candidate_share)
         self._directory = HeadsDirectory(directory)
         self._model = model
         self._share = candidate_share
@@ -251,3 +250,16 @@ def _place(session: str, candidate: str) -> float:
     name = (session + candidate).encode("utf-8", "surrogatepass")
     drawn = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")
     return (drawn >> (64 - _BITS)) / (1 << _BITS)
+
+
+def refuse_share(candidate_share: float) -> None:
+    """Refuse what is no share.
+
+    Args:
+        candidate_share: A share of the sessions.
+
+    Raises:
+        ValueError: If it is not 0 to 1.
+    """
+    if not 0 <= candidate_share <= 1:
+        raise ValueError(f"candidate_share is {candidate_share}; wanted 0 to 1")

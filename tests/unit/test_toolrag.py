@@ -195,6 +195,11 @@ class TestConstruction:
         assert rag.tools == []
         assert rag.select("weather").tools == ()
 
+    def test_a_share_that_is_none_is_refused_with_or_without_heads(self, tmp_path):
+        for heads in (None, tmp_path):
+            with pytest.raises(ValueError, match="candidate_share is 7; wanted 0 to 1"):
+                ToolRAG(heads=heads, candidate_share=7)
+
     def test_nothing_is_embedded_before_a_search_needs_it(self, rag, embeddings):
         assert (rag.indexed, embeddings.texts) == (False, [])
         rag.search("weather")
