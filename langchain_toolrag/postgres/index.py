@@ -20,7 +20,6 @@ from langchain_toolrag.index.vector_space import vector_space
 from langchain_toolrag.postgres.connection import Database
 from langchain_toolrag.postgres.follower import Follower
 from langchain_toolrag.postgres.known_vectors import PostgresVectors
-from langchain_toolrag.postgres.remote import RemoteSearch
 from langchain_toolrag.postgres.remote_index import RemoteIndex
 from langchain_toolrag.postgres.replica import Replica
 from langchain_toolrag.postgres.tool_store import ToolTable
@@ -375,5 +374,6 @@ class PostgresIndex:
                 "mode='replica'"
             )
         embedder = Embedder(model, cache=self._vectors)
-        search = RemoteSearch(self._database, embedder, self.options, background=background)
-        return RemoteIndex(self._table, search, embedder)
+        return RemoteIndex(
+            self._table, self._database, embedder, self.options, background=background
+        )

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from pgvector import HalfVector
 
-from langchain_toolrag.errors import EmbeddingError, StillLoadingError
+from langchain_toolrag.errors import AdapterError, EmbeddingError, StillLoadingError
 from langchain_toolrag.index.contract import CANDIDATES
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.embedding import model_name
+from langchain_toolrag.index.heads import Heads
 from langchain_toolrag.index.keyword import KeywordQuery, OfServer, parse_query
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.plans import arun, run
@@ -132,6 +133,7 @@ class RemoteSearch:
         *,
         dense: bool = True,
         along: Sequence[str] = (),
+        heads: Heads | None = None,
     ) -> Evidence:
         """Return what speaks for the best tools of every source.
 
@@ -143,14 +145,17 @@ class RemoteSearch:
                 all were asked.
             dense: Whether to embed the query; tools without vectors are embedded first.
             along: Queries that will be asked too; they may be embedded in one run with this one.
+            heads: None, or `dense` is not asked for: tools' vectors are the model's own here.
 
         Returns:
             Evidence for at most three times `candidate_k` tools and every exactly named one.
 
         Raises:
-            EmbeddingError: If `dense` and embedding fails.
+            AdapterError: If `dense` and there are heads.
             DatabaseError: If the database cannot be asked.
+            EmbeddingError: If `dense` and embedding fails.
         """
+        refuse_heads(heads if dense else None)
         parsed = parse_query(query)
         vector = None
         if dense and run(self._has_tools(), self._asked):
@@ -170,6 +175,7 @@ class RemoteSearch:
         *,
         dense: bool = True,
         along: Sequence[str] = (),
+        heads: Heads | None = None,
     ) -> Evidence:
         """Return the same as `evidence`, without blocking the event loop.
 
@@ -179,14 +185,17 @@ class RemoteSearch:
             filter: Which tools may be returned.
             dense: Whether to embed the query; tools without vectors are embedded first.
             along: Queries that will be asked too; they may be embedded in one run with this one.
+            heads: None, or `dense` is not asked for: tools' vectors are the model's own here.
 
         Returns:
             Evidence, as `evidence` returns it.
 
         Raises:
-            EmbeddingError: If `dense` and embedding fails.
+            AdapterError: If `dense` and there are heads.
             DatabaseError: If the database cannot be asked.
+            EmbeddingError: If `dense` and embedding fails.
         """
+        refuse_heads(heads if dense else None)
         parsed = parse_query(query)
         vector = None
         if dense and await arun(self._has_tools(), self._aasked):
@@ -318,6 +327,23 @@ class RemoteSearch:
             self._embedder.raise_if_resting()
             self._loading.start()
             raise StillLoadingError(0)
+
+
+def refuse_heads(heads: Heads | None) -> None:
+    """Refuse heads, which move the vectors of tools.
+
+    Args:
+        heads: The heads; None for none.
+
+    Raises:
+        AdapterError: If there are any.
+    """
+    if heads is not None:
+        raise AdapterError(
+            heads.digest,
+            "moves the vectors of tools, and a search in the database reads those the model made: "
+            "use mode='replica', or no heads",
+        )
 
 
 def _statistics(vector: Vector | None, state: Row, spread: Spread) -> ScoreStatistics:

@@ -1,33 +1,43 @@
-"""A search in the database in -> the reading half of an index out."""
+"""A search in the database and its table in -> the reading half of an index out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
-from langchain_toolrag.errors import AdapterError
-from langchain_toolrag.index.contract import CANDIDATES, Progress
+from langchain_toolrag.index.contract import Progress
 from langchain_toolrag.index.embedder import Embedder
 from langchain_toolrag.index.embedding import model_name
 from langchain_toolrag.index.heads import Heads
 from langchain_toolrag.index.keyword import parse_query
-from langchain_toolrag.postgres.remote import RemoteSearch
+from langchain_toolrag.index.options import IndexOptions
+from langchain_toolrag.postgres.connection import Database
+from langchain_toolrag.postgres.remote import RemoteSearch, refuse_heads
 from langchain_toolrag.postgres.tool_store import Stand, ToolTable
-from langchain_toolrag.types import Evidence, ToolDocument, ToolFilter, ToolId, Vector
+from langchain_toolrag.types import ToolDocument, ToolId, Vector
 
 
-class RemoteIndex:
+class RemoteIndex(RemoteSearch):
     """What searches need of an index, each answered by the database; safe under threads.
 
     Args:
         table: The tools.
-        search: The search.
-        embedder: What requests are embedded by.
+        database: As in `RemoteSearch`.
+        embedder: As in `RemoteSearch`.
+        options: As in `RemoteSearch`.
+        background: As in `RemoteSearch`.
     """
 
-    def __init__(self, table: ToolTable, search: RemoteSearch, embedder: Embedder) -> None:
+    def __init__(
+        self,
+        table: ToolTable,
+        database: Database,
+        embedder: Embedder,
+        options: IndexOptions,
+        *,
+        background: bool,
+    ) -> None:
+        super().__init__(database, embedder, options, background=background)
         self._table = table
-        self._search = search
-        self._embedder = embedder
         self._stand = Stand()
         self.catch_up()
         self._read: tuple[Stand, tuple[ToolDocument, ...]] = (Stand(), ())
@@ -36,11 +46,6 @@ class RemoteIndex:
     def model(self) -> str:
         """The name of the model it embeds with, as `embedding.model_name` gives it."""
         return model_name(self._embedder.embeddings)
-
-    @property
-    def version(self) -> int:
-        """The catalogue's version when it was searched or changed here last."""
-        return self._search.version
 
     @property
     def documents(self) -> tuple[ToolDocument, ...]:
@@ -57,11 +62,6 @@ class RemoteIndex:
         return self._table.documents_of(ids)
 
     @property
-    def size(self) -> int:
-        """How many documents there were when it was searched or changed here last."""
-        return self._search.size
-
-    @property
     def ready(self) -> bool:
         """Whether the embedding model is loaded; a model that is not ours counts as loaded."""
         return self._embedder.ready
@@ -69,7 +69,7 @@ class RemoteIndex:
     @property
     def indexed(self) -> bool:
         """Whether there are documents and every one has its vectors."""
-        return self._search.vectors.complete
+        return self.vectors.complete
 
     @property
     def failure(self) -> str:
@@ -86,7 +86,7 @@ class RemoteIndex:
             DatabaseError: If it cannot be asked.
         """
         before, self._stand = self._stand, self._table.stand()
-        self._search.learn(self._stand.version, self._table.count())
+        self.learn(self._stand.version, self._table.count())
         return before != self._stand
 
     def embed(self, progress: Progress | None = None) -> None:
@@ -100,69 +100,7 @@ class RemoteIndex:
             DatabaseError: If they cannot be stored.
             EmbeddingError: If the model cannot be loaded or its vectors cannot be used.
         """
-        self._search.vectors.make(progress)
-
-    def evidence(
-        self,
-        query: str,
-        candidate_k: int = CANDIDATES,
-        filter: ToolFilter | None = None,
-        *,
-        dense: bool = True,
-        along: Sequence[str] = (),
-        heads: Heads | None = None,
-    ) -> Evidence:
-        """Return what speaks for the best tools of every source; see `RemoteSearch.evidence`.
-
-        Args:
-            query: A request; `select:A,B` and `+word` are understood.
-            candidate_k: How many tools each source puts forward.
-            filter: Which tools may be returned.
-            dense: Whether to embed the query.
-            along: Queries that will be asked too.
-            heads: None, or `dense` is not asked for.
-
-        Returns:
-            The evidence.
-
-        Raises:
-            AdapterError: If `dense` and there are heads.
-            DatabaseError: If the database cannot be asked.
-            EmbeddingError: If `dense` and embedding fails.
-        """
-        _refuse(heads if dense else None)
-        return self._search.evidence(query, candidate_k, filter, dense=dense, along=along)
-
-    async def aevidence(
-        self,
-        query: str,
-        candidate_k: int = CANDIDATES,
-        filter: ToolFilter | None = None,
-        *,
-        dense: bool = True,
-        along: Sequence[str] = (),
-        heads: Heads | None = None,
-    ) -> Evidence:
-        """Return the same as `evidence`, without blocking the event loop.
-
-        Args:
-            query: A request; `select:A,B` and `+word` are understood.
-            candidate_k: How many tools each source puts forward.
-            filter: Which tools may be returned.
-            dense: Whether to embed the query.
-            along: Queries that will be asked too.
-            heads: None, or `dense` is not asked for.
-
-        Returns:
-            The evidence.
-
-        Raises:
-            AdapterError: If `dense` and there are heads.
-            DatabaseError: If the database cannot be asked.
-            EmbeddingError: If `dense` and embedding fails.
-        """
-        _refuse(heads if dense else None)
-        return await self._search.aevidence(query, candidate_k, filter, dense=dense, along=along)
+        self.vectors.make(progress)
 
     def request_vector(self, query: str) -> Vector | None:
         """Return the model's own vector of a query that was asked lately.
@@ -184,13 +122,4 @@ class RemoteIndex:
         Raises:
             AdapterError: Always: the database holds the model's own vectors.
         """
-        _refuse(heads)
-
-
-def _refuse(heads: Heads | None) -> None:
-    if heads is not None:
-        raise AdapterError(
-            heads.digest,
-            "moves the vectors of tools, and a search in the database reads those the model made: "
-            "use mode='replica', or no heads",
-        )
+        refuse_heads(heads)
