@@ -10,6 +10,7 @@ import time
 import httpx
 import pytest
 from embeddings_server import MODEL, EmbeddingsServer
+from waiting import until
 
 from langchain_toolrag.usage.reading import read_usage
 
@@ -38,16 +39,6 @@ def brew_coffee(cups: int) -> str:
 ALL = [add, get_weather]
 MORE = [add, get_weather, brew_coffee]
 """
-
-
-def until(holds, seconds=LIMIT_SECONDS):
-    """Wait until something holds that another process brings about; return what it is."""
-    deadline = time.monotonic() + seconds
-    while not (found := holds()):
-        if time.monotonic() > deadline:
-            raise TimeoutError("it does not come to hold")
-        time.sleep(0.02)
-    return found
 
 
 class Machine:

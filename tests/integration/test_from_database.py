@@ -5,7 +5,6 @@ import gc
 import logging
 import multiprocessing
 import threading
-import time
 import weakref
 
 import pytest
@@ -14,6 +13,7 @@ from fakes import NamedEmbeddings, make_catalogue
 from langchain.agents import create_agent
 from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from waiting import until
 
 from langchain_toolrag import ToolRAG, ToolRAGMiddleware
 from langchain_toolrag.catalogue.sources.python_tools import read_python
@@ -48,15 +48,6 @@ class CountingEmbeddings(NamedEmbeddings):
     def embed_documents(self, texts):
         self.made += len(texts)
         return super().embed_documents(texts)
-
-
-def until(holds, seconds=FOLLOWED_SECONDS):
-    deadline = time.monotonic() + seconds
-    while not (found := holds()):
-        if time.monotonic() > deadline:
-            raise TimeoutError("it does not come to hold")
-        time.sleep(0.01)
-    return found
 
 
 @pytest.fixture
@@ -126,7 +117,7 @@ def test_a_conversation_goes_on_after_a_tool_that_it_called_has_gone(ingest, ope
     agent.invoke({"messages": [("user", "fresh coffee")]}, thread)
 
     ingest("ONE")
-    until(lambda: rag.status.tools == 1)
+    until(lambda: rag.status.tools == 1, FOLLOWED_SECONDS)
     messages = agent.invoke({"messages": [("user", "more fresh coffee")]}, thread)["messages"]
 
     first, second = [each for each in messages if isinstance(each, ToolMessage)]
@@ -141,12 +132,12 @@ def test_what_is_ingested_meanwhile_is_found_called_and_taken_away_again(ingest,
     assert found(rag) == ["home/add"]
 
     ingest("TWO")
-    until(lambda: "home/brew_coffee" in found(rag))
+    until(lambda: "home/brew_coffee" in found(rag), FOLLOWED_SECONDS)
     (coffee,) = [each for each in rag.tools if each.name == "home__brew_coffee"]
     assert coffee.invoke({"cups": 2}) == "2 cups"
 
     ingest("ONE")
-    until(lambda: found(rag) == ["home/add"])
+    until(lambda: found(rag) == ["home/add"], FOLLOWED_SECONDS)
 
 
 def test_tools_that_the_agent_added_itself_stay(ingest, open_rag):
@@ -155,7 +146,7 @@ def test_tools_that_the_agent_added_itself_stay(ingest, open_rag):
     rag.add([own])
 
     ingest("TWO")
-    until(lambda: "home/brew_coffee" in found(rag))
+    until(lambda: "home/brew_coffee" in found(rag), FOLLOWED_SECONDS)
     assert rag.status.tools == 3
     assert rag.known_ids([own.name], where="the test")
 

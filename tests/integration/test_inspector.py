@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 import pytest
 import uvicorn
 from fakes import NamedEmbeddings
+from waiting import until
 
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, StoredTool
@@ -75,19 +76,11 @@ def running(directory, **options):
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        wait_until(lambda: server.started and services.serving.ready)
+        until(lambda: server.started and services.serving.ready)
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
     finally:
         server.should_exit = True
         thread.join()
-
-
-def wait_until(holds, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            raise TimeoutError("it does not come to hold")
-        time.sleep(0.01)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -352,7 +345,7 @@ class TestRecent:
             opened.wait_for_timeout(100)
             return opened.locator("#log li").count() >= 2
 
-        wait_until(listed)
+        until(listed)
         assert "✕ tool error" in opened.locator("#log li").first.inner_text()
         opened.click("#log button:has-text('play <b>a song</b>')")
         opened.wait_for_selector("#answer:not([hidden])")

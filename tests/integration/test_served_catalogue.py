@@ -30,6 +30,7 @@ from langchain_mcp_adapters.tools import load_mcp_tools
 from large_openapi import document
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
+from waiting import until
 
 from langchain_toolrag import ToolRAG, ToolRAGMiddleware
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
@@ -81,16 +82,6 @@ def started(*arguments, errors=subprocess.DEVNULL):
 def killed(process):
     process.kill()
     process.wait(LIMIT_SECONDS)
-
-
-def until(holds):
-    """Wait until something holds that another process brings about; return it."""
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not (found := holds()):
-        if time.monotonic() > deadline:
-            raise TimeoutError("it does not come to hold")
-        time.sleep(0.02)
-    return found
 
 
 def with_document(handler):

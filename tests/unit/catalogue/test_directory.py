@@ -10,26 +10,12 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from listings import listing, source, tool
 
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.directory_records import as_json, read_source, read_tool
 from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, StoredTool
 from langchain_toolrag.errors import SourceError
-
-SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
-
-
-def tool(identity, description="", **given):
-    source, _, name = identity.partition("/")
-    return StoredTool(identity, source, "mcp", name, description, SCHEMA, **given)
-
-
-def source(name, **given):
-    return StoredSource(name, "mcp", f"{name}-server", **given)
-
-
-def listing(name, *tools, failure="", **given):
-    return Listing(source(name, **given), tools, failure)
 
 
 def counts(changes):

@@ -10,12 +10,13 @@ from documents import make_document
 from fakes import NamedEmbeddings
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from listings import listing, source, tool
 from postgres_server import make_user
 
 from langchain_toolrag import ToolRAG
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.directory_tools import definitions
-from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, StoredTool
+from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource
 from langchain_toolrag.errors import DatabaseError, SourceError
 from langchain_toolrag.postgres.connection import Database
 from langchain_toolrag.postgres.index import PostgresIndex
@@ -24,21 +25,7 @@ from langchain_toolrag.postgres.tool_store import Stand, ToolTable
 from langchain_toolrag.postgres.upgrade import upgrade
 from langchain_toolrag.types import Changes
 
-SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 BROKEN = {"type": "object", "properties": {"a": {"$ref": "#/$defs/nowhere"}}}
-
-
-def tool(identity, description="", **given):
-    source, _, name = identity.partition("/")
-    return StoredTool(identity, source, "mcp", name, description, SCHEMA, **given)
-
-
-def source(name, **given):
-    return StoredSource(name, "mcp", f"{name}-server", **given)
-
-
-def listing(name, *tools, failure="", **given):
-    return Listing(source(name, **given), tools, failure)
 
 
 @pytest.fixture

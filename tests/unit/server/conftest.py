@@ -1,10 +1,10 @@
 import contextlib
 import json
-import time
 
 import pytest
 from fakes import NamedEmbeddings
 from starlette.testclient import TestClient
+from waiting import until
 
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, StoredTool
@@ -118,16 +118,8 @@ def open_client(directory, embeddings):
 def client(open_client):
     """A client of a server that searches by meaning already."""
     client = open_client()
-    wait_until(lambda: client.get("/healthz").status_code == 200)
+    until(lambda: client.get("/healthz").status_code == 200)
     return client
-
-
-def wait_until(holds, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            raise TimeoutError("it does not come to hold")
-        time.sleep(0.01)
 
 
 @pytest.fixture

@@ -2,11 +2,11 @@
 
 import shutil
 import threading
-import time
 
 import numpy as np
 import pytest
 from fakes import DIM, NamedEmbeddings
+from waiting import until
 
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.index.adapter import Adapter
@@ -69,7 +69,7 @@ def promoted(heads):
 def open_ready(open_client):
     def open_ready(**options):
         client = open_client(**options)
-        wait_until(lambda: client.get("/healthz").status_code == 200)
+        until(lambda: client.get("/healthz").status_code == 200)
         return client
 
     return open_ready
@@ -84,14 +84,6 @@ def records(directory):
         return list(read_usage(directory / "usage"))
 
     return read
-
-
-def wait_until(holds, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            raise TimeoutError("it does not come to hold")
-        time.sleep(0.01)
 
 
 def post(client, path, headers=None, **body):
@@ -121,11 +113,11 @@ class TestHeadsInUse:
         assert best(client) == "home__get_weather"
         digest = heads.put_on_trial(adapter())
         heads.promote()
-        wait_until(lambda: best(client) == "home__play_song")
+        until(lambda: best(client) == "home__play_song")
         assert health(client) == (digest[:16], False)
 
         heads.roll_back()
-        wait_until(lambda: best(client) == "home__get_weather")
+        until(lambda: best(client) == "home__get_weather")
         assert health(client) == ("", False)
         named = [record.heads for record in records(client)]
         assert (named[0], named[-1]) == ("", "")
@@ -135,7 +127,7 @@ class TestHeadsInUse:
         client = open_ready()
         lines = (directory / "tools.jsonl").read_text().splitlines()
         (directory / "tools.jsonl").write_text("\n".join(lines[:-1]) + "\n")
-        wait_until(lambda: client.get("/healthz").json()["tools"] < 5)
+        until(lambda: client.get("/healthz").json()["tools"] < 5)
 
         assert best(client) == "home__play_song"
         assert health(client) == (promoted, False)
@@ -153,7 +145,7 @@ class TestHeadsInUse:
         open_ready()
         tools = directory / "tools.jsonl"
         tools.write_text("".join(tools.read_text().splitlines(keepends=True)[:-1]))
-        wait_until(lambda: threads)
+        until(lambda: threads)
         assert threads[0].startswith("asyncio_")
 
     def test_tools_of_the_catalogue_are_ranked_by_them(self, promoted, open_ready, records):
@@ -175,7 +167,7 @@ class TestHeadsInUse:
         before = dense()
         heads.put_on_trial(adapter(pull=0.4))
         heads.promote()
-        wait_until(lambda: health(client)[0])
+        until(lambda: health(client)[0])
         assert dense() > before + 0.2
 
     def test_tools_that_a_caller_brings_are_ranked_without(self, promoted, open_ready, records):
@@ -346,14 +338,14 @@ class TestTrouble:
             spoilt = content[:-1] + b"\0" + content[-1:]
             path.write_bytes(spoilt if wrong == "edited" else content)
         made.state_file.replace(heads.state_file)
-        wait_until(lambda: health(client)[1])  # Nobody need search for it.
+        until(lambda: health(client)[1])  # Nobody need search for it.
 
         assert best(client) == "home__play_song"
         assert health(client) == (promoted, True)
         assert len(caplog.messages) == 1
         if base is None:
             path.write_bytes(content)
-            wait_until(lambda: best(client) == "home__send_email")
+            until(lambda: best(client) == "home__send_email")
             assert health(client) == (newest[:16], False)
             assert "toolrag_heads_problem 0.0" in client.get("/metrics").text.splitlines()
 

@@ -1,11 +1,11 @@
 import asyncio
 import json
 import threading
-import time
 
 import pytest
 from fakes import BrokenEmbeddings, NamedEmbeddings
 from jsonschema import Draft202012Validator
+from waiting import until
 
 from langchain_toolrag.index.embedding import NoEmbeddings
 from langchain_toolrag.server import serving
@@ -44,14 +44,6 @@ class HangingEmbeddings(NamedEmbeddings):
     def _hang(self):
         if self.hangs:
             self.may_go_on.wait(10)
-
-
-def wait_until(holds, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            raise TimeoutError("it does not come to hold")
-        time.sleep(0.01)
 
 
 def post(client, path, status=200, /, **body):
@@ -137,7 +129,7 @@ class TestSearch:
     def test_a_model_that_hangs_keeps_no_search_waiting(self, open_client, monkeypatch):
         embeddings = HangingEmbeddings()
         client = open_client(embeddings=embeddings)
-        wait_until(lambda: client.get("/healthz").status_code == 200)
+        until(lambda: client.get("/healthz").status_code == 200)
         monkeypatch.setattr(serving, "_SEARCH_SECONDS", 0.1)
         embeddings.hangs = True
         try:
@@ -199,7 +191,7 @@ class TestRank:
     def test_words_rank_where_a_model_hangs(self, open_client, monkeypatch):
         embeddings = HangingEmbeddings()
         client = open_client(embeddings=embeddings)
-        wait_until(lambda: client.get("/healthz").status_code == 200)
+        until(lambda: client.get("/healthz").status_code == 200)
         monkeypatch.setattr(serving, "_RANK_SECONDS", 0.1)
         embeddings.hangs = True
         try:
@@ -214,7 +206,7 @@ class TestRank:
         model = BrokenEmbeddings()
         model.broken = False
         client = open_client(embeddings=model)
-        wait_until(lambda: client.get("/healthz").status_code == 200)
+        until(lambda: client.get("/healthz").status_code == 200)
         model.broken = True
         answer = post(client, "/v1/rank", query="email to", tools=[MCP_TOOL, OPENAI_TOOL])
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from fakes import BrokenEmbeddings, NamedEmbeddings
+from waiting import until
 
 from langchain_toolrag.catalogue.sources.directory import ToolDirectory
 from langchain_toolrag.catalogue.sources.stored import Listing, StoredSource, StoredTool
@@ -44,17 +45,9 @@ def found(client, query):
     return client.post("/v1/search", json={"query": query}).json()
 
 
-def wait_until(holds, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            raise TimeoutError("it does not come to hold")
-        time.sleep(0.01)
-
-
 def test_new_tools_are_found_without_a_restart_and_old_ones_are_gone(client, directory):
     ingest(directory, *KEPT, "book_flight")
-    wait_until(lambda: "home/book_flight" in listed(client))
+    until(lambda: "home/book_flight" in listed(client))
     answer = found(client, "book a flight")
 
     assert answer["mode"] == "semantic"
@@ -66,10 +59,10 @@ def test_new_tools_are_found_without_a_restart_and_old_ones_are_gone(client, dir
 
 def test_only_new_tools_are_embedded(client, directory, embeddings):
     ingest(directory, "book_flight")
-    wait_until(lambda: "home/book_flight" in listed(client))
+    until(lambda: "home/book_flight" in listed(client))
     before = len(embeddings.texts)
     ingest(directory, "book_flight", "cancel_flight")
-    wait_until(lambda: "home/cancel_flight" in listed(client))
+    until(lambda: "home/cancel_flight" in listed(client))
 
     assert all("cancel" in text for text in embeddings.texts[before:])
     assert len(embeddings.texts) > before
@@ -79,7 +72,7 @@ def test_until_new_tools_are_embedded_the_old_ones_are_found_by_meaning(open_cli
     embeddings = SlowEmbeddings()
     embeddings.may.set()
     client = open_client(embeddings=embeddings)
-    wait_until(lambda: client.get("/healthz").status_code == 200)
+    until(lambda: client.get("/healthz").status_code == 200)
     embeddings.may.clear()
     ingest(directory, *KEPT, "book_flight")
     time.sleep(0.2)
@@ -87,13 +80,13 @@ def test_until_new_tools_are_embedded_the_old_ones_are_found_by_meaning(open_cli
     assert found(client, "weather in the city")["mode"] == "semantic"
     assert "home/book_flight" not in listed(client)
     embeddings.may.set()
-    wait_until(lambda: "home/book_flight" in listed(client))
+    until(lambda: "home/book_flight" in listed(client))
 
 
 def test_a_broken_file_keeps_the_old_tools_with_one_warning(client, directory, caplog):
     with caplog.at_level(logging.WARNING):
         (directory / "tools.jsonl").write_text("{no json\n")
-        wait_until(lambda: caplog.records)
+        until(lambda: caplog.records)
         time.sleep(0.2)
 
     assert "home/get_weather" in listed(client)
@@ -111,10 +104,10 @@ def test_a_disk_that_fails_for_a_moment_ends_no_watch(client, directory, monkeyp
 
     with monkeypatch.context() as breaking:
         breaking.setattr(served, "fingerprint", broken)
-        wait_until(lambda: caplog.records)
+        until(lambda: caplog.records)
         time.sleep(0.1)
     ingest(directory, "book_flight")
-    wait_until(lambda: "home/book_flight" in listed(client))
+    until(lambda: "home/book_flight" in listed(client))
 
     assert served.fingerprint() == fingerprint(served)
     assert caplog.text.count("PermissionError at a look for new tools") == 1
@@ -129,8 +122,8 @@ def test_a_database_that_fails_between_two_looks_is_read_again(
     with monkeypatch.context() as breaking:
         breaking.setattr(client.services.serving.store, "tools", gone)
         ingest(directory, "book_flight")
-        wait_until(lambda: "cannot be reached" in caplog.text)
-    wait_until(lambda: "home/book_flight" in listed(client))
+        until(lambda: "cannot be reached" in caplog.text)
+    until(lambda: "home/book_flight" in listed(client))
 
 
 def test_searches_are_answered_while_catalogues_come_and_go(client, directory):
@@ -146,7 +139,7 @@ def test_searches_are_answered_while_catalogues_come_and_go(client, directory):
         thread.start()
     for n in range(8):
         ingest(directory, *KEPT, f"book_flight_{n}")
-        wait_until(lambda: f"home/book_flight_{n}" in listed(client))  # noqa: B023
+        until(lambda: f"home/book_flight_{n}" in listed(client))  # noqa: B023
     ended.set()
     for thread in searching:
         thread.join()
@@ -163,14 +156,14 @@ def test_a_file_that_is_gone_keeps_the_old_tools(client, directory):
 def test_a_file_that_is_mended_is_served(client, directory, caplog):
     old = (directory / "tools.jsonl").read_text()
     (directory / "tools.jsonl").write_text("{no json\n")
-    wait_until(lambda: caplog.records)
+    until(lambda: caplog.records)
     (directory / "tools.jsonl").write_text(old.replace("get_weather", "get_rain"))
-    wait_until(lambda: "home/get_rain" in listed(client))
+    until(lambda: "home/get_rain" in listed(client))
 
 
 def test_a_catalogue_that_is_emptied_is_served_as_that(client, directory):
     ingest(directory)
-    wait_until(lambda: not listed(client))
+    until(lambda: not listed(client))
     assert found(client, "weather in a city")["tools"] != []  # Those of the other source.
 
 
@@ -179,15 +172,15 @@ def test_a_model_that_recovers_makes_a_server_ready(open_client, monkeypatch):
     client = open_client(embeddings=broken)
     assert client.get("/healthz").status_code == 503
     broken.broken = False
-    wait_until(lambda: client.get("/healthz").status_code == 200)
+    until(lambda: client.get("/healthz").status_code == 200)
 
 
 def test_vectors_of_an_earlier_process_are_not_made_again(open_client, embeddings):
     first = open_client()
-    wait_until(lambda: first.get("/healthz").status_code == 200)
+    until(lambda: first.get("/healthz").status_code == 200)
     again = NamedEmbeddings()
     second = open_client(embeddings=again)
-    wait_until(lambda: second.get("/healthz").status_code == 200)
+    until(lambda: second.get("/healthz").status_code == 200)
 
     assert embeddings.texts
     assert again.texts == []
@@ -201,7 +194,7 @@ def test_a_directory_without_tools_is_not_served(tmp_path):
 def test_an_id_that_is_too_long_for_a_model_has_a_name_that_leads_back_to_it(client, directory):
     name = "list_" + "very_" * 20 + "long_names"
     ingest(directory, name, "naïve name")
-    wait_until(lambda: f"home/{name}" in listed(client))
+    until(lambda: f"home/{name}" in listed(client))
     tools = client.get("/v1/tools?server=home").json()["tools"]
 
     for tool in tools:
@@ -217,7 +210,7 @@ def test_tools_whose_schemas_are_broken_have_names_of_their_own(client, director
         for place, name in enumerate(names)
     ]
     ToolDirectory(directory).replace([Listing(StoredSource("a", "python", "x:Y"), tools)])
-    wait_until(lambda: client.get("/v1/tools?server=a").json()["total"])
+    until(lambda: client.get("/v1/tools?server=a").json()["total"])
     listed = client.get("/v1/tools?server=a").json()["tools"]
 
     assert len({tool["name"] for tool in listed}) == 3
@@ -234,7 +227,7 @@ def test_two_ids_that_would_have_one_name_have_two(client, directory):
             Listing(two, [StoredTool("a/b__c", "a", "python", "b__c")]),
         ]
     )
-    wait_until(lambda: client.get("/v1/tools?server=a").json()["total"])
+    until(lambda: client.get("/v1/tools?server=a").json()["total"])
     listed = [client.get(f"/v1/tools?server={name}").json() for name in ("a__b", "a")]
     names = [tool["name"] for answer in listed for tool in answer["tools"]]
 
