@@ -167,8 +167,8 @@ end;
 
 -- Which tools to rank by words: those with the sets of words that are worth most together, which are
 -- as well the sets that the fewest tools are likely to have. `most` is about how many tools that is,
--- were the words independent. Of many words the rarest eight count, unless all tools are to be
--- ranked. Null where no tool has any.
+-- were the words independent. Of many words the rarest sixteen count, unless all tools are to be
+-- ranked, and sets of at most three. Null where no tool has any.
 create function toolrag.worth_ranking(asked text[], most bigint) returns tsquery
     language sql stable
 begin atomic
@@ -177,12 +177,13 @@ begin atomic
             tools::double precision as tools, size, toolrag.query_of(word) as query
         from toolrag.rarities(asked) where tools > 0
     ), known as (
-        select * from ranked where number <= 8 or size <= most
+        select * from ranked where number <= 16 or size <= most
     ), sets as (
-        select number as last, tools, null::double precision as of_fewer, query from known
+        select number as last, 1 as words, tools, null::double precision as of_fewer, query from known
         union all
-        select k.number, s.tools * k.tools / k.size, s.tools, s.query && k.query
-        from sets as s join known as k on k.number > s.last and k.size > most
+        select k.number, s.words + 1, s.tools * k.tools / k.size, s.tools, s.query && k.query
+        from sets as s
+        join known as k on k.number > s.last and k.size > most and s.words < 3
     ), counted as (
         select tools, sum(tools) over (order by tools, query::text) as so_far from sets
     ), limited as (
