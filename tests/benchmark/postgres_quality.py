@@ -2,9 +2,9 @@
 
     python -m tests.benchmark.postgres_quality DIR... [--cache FOLDER]
 
-A DIR is a folder of `tools.jsonl` and `queries.jsonl`, as for `toolrag eval`. Our defaults and words
-alone answer every query twice, by the local index and by a remote one in a real server. The model
-is MiniLM with the adapter, its vectors kept in the cache.
+A DIR is a folder of `tools.jsonl` and `queries.jsonl`, as for `toolrag eval`. Our defaults and
+words alone answer every query twice, by the local index and by a remote one in a real server. The
+model is MiniLM with the adapter, its vectors kept in the cache.
 """
 
 from __future__ import annotations
