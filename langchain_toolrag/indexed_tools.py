@@ -214,9 +214,7 @@ class IndexedTools:
             DuplicateToolError: If two of them have one name; the old catalogue stays.
         """
         with self._changing:
-            known = self._catalogue
-            new = build_catalogue(tools, on_duplicate=self.on_duplicate, known=known)
-            return self._change(new)
+            return self._change(self._built(tools))
 
     def exchange(self, tools: Tools) -> Changes:
         """Have these tools and no others, as after `refresh`, but leave others' in the index.
@@ -231,9 +229,7 @@ class IndexedTools:
             DuplicateToolError: If two of them have one name; the old catalogue stays.
         """
         with self._changing:
-            known = self._catalogue
-            new = build_catalogue(tools, on_duplicate=self.on_duplicate, known=known)
-            return self._change(new, Edit(known))
+            return self._change(self._built(tools), Edit(self._catalogue))
 
     def reindex(self, tools: Tools) -> None:
         """Refresh and embed in the background once no further call comes for `debounce_ms`.
@@ -320,6 +316,10 @@ class IndexedTools:
         self._changing = threading.RLock()
         self._timing = threading.Lock()
         self._timer = None
+
+    def _built(self, tools: Tools) -> Catalogue:
+        """Return a catalogue of these tools; those that are known are not read again."""
+        return build_catalogue(tools, on_duplicate=self.on_duplicate, known=self._catalogue)
 
     def _change(self, catalogue: Catalogue, edit: Edit | None = None) -> Changes:
         """Swap catalogue and index; a hit that the catalogue lacks for a moment is not bound.

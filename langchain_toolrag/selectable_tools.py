@@ -56,7 +56,7 @@ class SelectableTools(SearchableTools):
             EmbeddingError: If embedding fails and `on_error` is `"raise"`.
         """
         asking, messages = self._asking(config), _kept(messages)
-        offer = self._offer(tools, filter, besides)
+        offer = bindable(self._catalogue, tools, filter, besides)
         plan = self._selecting(messages, offer, previous, required, deferred=deferred)
         noted = self._noted(plan, asking)
         return self._tracing.select(
@@ -80,7 +80,7 @@ class SelectableTools(SearchableTools):
     ) -> Selection:
         """Return the same as `select`, without blocking the event loop."""
         asking, messages = self._asking(config), _kept(messages)
-        offer = self._offer(tools, filter, besides)
+        offer = bindable(self._catalogue, tools, filter, besides)
         plan = self._selecting(messages, offer, previous, required, deferred=deferred)
         noted = self._noted(plan, asking)
         return await self._tracing.aselect(
@@ -111,7 +111,7 @@ class SelectableTools(SearchableTools):
         Returns:
             Each tool with its scores and the reason it is bound for.
         """
-        plan = self._selecting(messages, self._offer(tools, filter), previous)
+        plan = self._selecting(messages, bindable(self._catalogue, tools, filter), previous)
         return selector.by_score(run(plan, self._asking().ask))
 
     async def aexplain(
@@ -123,7 +123,7 @@ class SelectableTools(SearchableTools):
         filter: Filter | None = None,
     ) -> list[SelectedTool]:
         """Return the same as `explain`, without blocking the event loop."""
-        plan = self._selecting(messages, self._offer(tools, filter), previous)
+        plan = self._selecting(messages, bindable(self._catalogue, tools, filter), previous)
         return selector.by_score(await arun(plan, self._asking().aask))
 
     def extract_sticky(self, messages: Messages, window: int | None = None) -> set[str]:
@@ -138,9 +138,6 @@ class SelectableTools(SearchableTools):
         """
         turns = self.options.sticky_window if window is None else window
         return set(read_conversation(messages).sticky(turns))
-
-    def _offer(self, tools: Tools | None, filter: Filter | None, besides: Tools = ()) -> Bindable:
-        return bindable(self._catalogue, tools, filter, besides)
 
     def _selecting(
         self,

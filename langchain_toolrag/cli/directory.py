@@ -76,23 +76,15 @@ def rag_over(
     """
     return ToolRAG(
         definitions(tools),
-        index=index_over(store, arguments),
+        index=_index_over(store, arguments),
         heads=heads,
         candidate_share=0,
         on_duplicate="id",
     )
 
 
-def index_over(store: ToolStore, arguments: argparse.Namespace) -> ToolIndex:
-    """Return an empty index whose vectors are kept in a store.
-
-    Args:
-        store: The directory or database.
-        arguments: The parsed arguments, those of `add_model_arguments` among them.
-
-    Returns:
-        The index.
-    """
+def _index_over(store: ToolStore, arguments: argparse.Namespace) -> ToolIndex:
+    """Return an empty index whose vectors are kept in a store."""
     given = model_of(arguments)
     model = as_embeddings(given["embeddings"], cache_dir=model_folder(store, arguments))
     cache = None if arguments.lexical else vectors_in(store, model)

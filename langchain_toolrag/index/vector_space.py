@@ -39,7 +39,7 @@ def vectors_in(store: ToolStore, model: Embeddings) -> KnownVectors | None:
     Returns:
         The vectors; None, with a warning, for a model that does not say which one it is.
     """
-    space = _space_or_warning(model, store.name)
+    space = space_or_warning(model, f"they are not kept in {store.name}")
     return None if space is None else store.vectors(space)
 
 
@@ -53,17 +53,26 @@ def cache_in(directory: str | Path, model: Embeddings) -> VectorCache | None:
     Returns:
         The cache; None, with a warning, for a model that does not say which one it is.
     """
-    space = _space_or_warning(model, str(directory))
+    space = space_or_warning(model, f"they are not kept in {directory}")
     return None if space is None else VectorCache(Path(directory), space)
 
 
-def _space_or_warning(model: Embeddings, place: str) -> str | None:
+def space_or_warning(model: Embeddings, therefore: str) -> str | None:
+    """Return what names a model's vectors, or warn that nothing does.
+
+    Args:
+        model: The model.
+        therefore: What follows from that, for the warning.
+
+    Returns:
+        As `vector_space`.
+    """
     space = vector_space(model)
     if space is None:
         logger.warning(
             "a %s has no attribute `model` or `model_name` to tell its vectors from another "
-            "model's by: they are not kept in %s",
+            "model's by: %s",
             type(model).__name__,
-            place,
+            therefore,
         )
     return space

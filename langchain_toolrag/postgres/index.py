@@ -16,7 +16,7 @@ from langchain_toolrag.index.embedding import as_embeddings, model_name
 from langchain_toolrag.index.heads import Heads
 from langchain_toolrag.index.options import IndexOptions
 from langchain_toolrag.index.tool_index import ToolIndex
-from langchain_toolrag.index.vector_space import vector_space
+from langchain_toolrag.index.vector_space import space_or_warning
 from langchain_toolrag.postgres.connection import Database
 from langchain_toolrag.postgres.follower import Follower
 from langchain_toolrag.postgres.known_vectors import PostgresVectors
@@ -340,15 +340,8 @@ class PostgresIndex:
         return changes
 
     def _shared_vectors(self, model: Embeddings) -> PostgresVectors | None:
-        space = vector_space(model)
-        if space is None:
-            logger.warning(
-                "a %s has no attribute `model` or `model_name` to tell its vectors from another "
-                "model's by: every process embeds all tools for itself",
-                type(model).__name__,
-            )
-            return None
-        return PostgresVectors(self._database, space)
+        space = space_or_warning(model, "every process embeds all tools for itself")
+        return None if space is None else PostgresVectors(self._database, space)
 
     def _opened(self, mode: Mode, model: Embeddings, background: bool) -> Replica | RemoteIndex:
         if mode == "remote" or (mode == "auto" and self._table.count() > REPLICA_TOOLS):

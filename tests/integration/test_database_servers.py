@@ -81,7 +81,7 @@ class Server:
             self.process = subprocess.Popen(
                 command, env=environment, stdout=subprocess.DEVNULL, stderr=errors
             )
-        self.url = until(self._address)
+        self.url = until(self._address, LIMIT_SECONDS)
         self.client = httpx.Client(base_url=self.url, timeout=LIMIT_SECONDS, trust_env=False)
 
     def _address(self):
@@ -137,7 +137,7 @@ def test_servers_give_the_same_answers_and_what_is_ingested_is_found_through_all
     machine.ingest("ALL")
     made = tools_of(embeddings)
     one, other = machine.serve(), machine.serve()
-    until(lambda: one.is_ready() and other.is_ready())
+    until(lambda: one.is_ready() and other.is_ready(), LIMIT_SECONDS)
     assert tools_of(embeddings) == made, "a tool was embedded by a server, too"
 
     for query in ("weather in a city", "select:home__add", "+numbers add", "nothing of the kind"):
@@ -164,7 +164,7 @@ def test_a_server_answers_from_what_it_has_while_the_database_is_down(
 ):
     machine.ingest("ALL")
     server = machine.serve()
-    until(server.is_ready)
+    until(server.is_ready, LIMIT_SECONDS)
     before = server.search("weather in a city")
     postgres_server.stop()
     try:
@@ -184,7 +184,7 @@ def test_a_server_answers_from_what_it_has_while_the_database_is_down(
 
 def test_a_server_that_starts_before_anything_is_ingested_finds_what_comes(machine):
     server = machine.serve()
-    until(server.is_ready)
+    until(server.is_ready, LIMIT_SECONDS)
     assert server.ids("weather") == []
 
     machine.ingest("ALL")
@@ -195,10 +195,10 @@ def test_a_server_logs_where_it_is_told_and_nowhere_else(machine, tmp_path):
     machine.ingest("ALL")
     logging, silent = machine.serve("--usage-dir", tmp_path / "usage"), machine.serve()
     for server in (logging, silent):
-        until(server.is_ready)
+        until(server.is_ready, LIMIT_SECONDS)
         server.search("weather in a city")
 
-    until(lambda: list(read_usage(tmp_path / "usage")))
+    until(lambda: list(read_usage(tmp_path / "usage")), LIMIT_SECONDS)
     assert logging.client.get("/v1/recent").json()["recording"] is True
     assert silent.client.get("/v1/recent").json() == {"recording": False, "records": []}
 

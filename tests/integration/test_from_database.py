@@ -175,8 +175,8 @@ def test_a_module_that_is_not_here_leaves_its_tools_out_until_it_is(
 
     (tmp_path / "hidden.py").rename(other)
     ingest("TWO")
-    until(lambda: rag.status.tools == 4)
-    until(lambda: rag.status.unavailable == {})
+    until(lambda: rag.status.tools == 4, FOLLOWED_SECONDS)
+    until(lambda: rag.status.unavailable == {}, FOLLOWED_SECONDS)
 
 
 def test_tools_that_cannot_be_embedded_are_taken_and_found_by_words(ingest, open_rag, caplog):
@@ -187,8 +187,8 @@ def test_tools_that_cannot_be_embedded_are_taken_and_found_by_words(ingest, open
     rag = open_rag(embeddings=Failing())
     with caplog.at_level(logging.WARNING):
         ingest("TWO")
-        until(lambda: rag.status.tools == 2)
-        until(lambda: "not searched as it is to be" in caplog.text)
+        until(lambda: rag.status.tools == 2, FOLLOWED_SECONDS)
+        until(lambda: "not searched as it is to be" in caplog.text, FOLLOWED_SECONDS)
     assert "home/brew_coffee" in [hit.id for hit in rag.find("brews").hits]
 
 
@@ -227,7 +227,7 @@ def test_a_module_that_is_ingested_right_after_an_outage_is_followed(
         ToolRAG.from_database(dsn, embeddings=NamedEmbeddings()) as rag,
     ):
         store.replace([Listing(service, [status])])
-        (called,) = until(lambda: rag.tools)
+        (called,) = until(lambda: rag.tools, FOLLOWED_SECONDS)
         postgres_server.stop()
         try:
             assert "private" in called.invoke({})

@@ -76,7 +76,7 @@ def running(directory, **options):
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        until(lambda: server.started and services.serving.ready)
+        until(lambda: server.started and services.serving.ready, 20)
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
     finally:
         server.should_exit = True
@@ -345,7 +345,7 @@ class TestRecent:
             opened.wait_for_timeout(100)
             return opened.locator("#log li").count() >= 2
 
-        until(listed)
+        until(listed, 20)
         assert "✕ tool error" in opened.locator("#log li").first.inner_text()
         opened.click("#log button:has-text('play <b>a song</b>')")
         opened.wait_for_selector("#answer:not([hidden])")

@@ -18,6 +18,7 @@ from documents import make_document
 from fakes import NamedEmbeddings, make_catalogue
 from postgres_server import make_user
 from psycopg.errors import InsufficientPrivilege
+from waiting import seconds_until, until
 
 from langchain_toolrag import ToolRAG
 from langchain_toolrag.errors import DatabaseError
@@ -51,15 +52,6 @@ def finished(*processes, seconds=60):
         err for process, (_, err) in zip(processes, told, strict=True) if process.returncode
     ] == []
     return [out for out, _ in told]
-
-
-def until(is_true, seconds=10.0):
-    started = time.monotonic()
-    while not is_true():
-        if time.monotonic() - started > seconds:
-            raise TimeoutError(f"not within {seconds} seconds")
-        time.sleep(0.01)
-    return time.monotonic() - started
 
 
 @pytest.fixture
@@ -154,7 +146,7 @@ def test_a_notice_that_is_lost_with_its_connection_is_made_up_for(dsn):
                 " where query ilike 'listen %%' and datname = current_database()"
             )
         writer.add([make_document("pong")])
-        assert until(lambda: index.version == 2) < 3
+        assert seconds_until(lambda: index.version == 2) < 3
         assert len(index.documents) == 2
 
 

@@ -101,7 +101,7 @@ class Served:
         place = ("--data", directory, "--port", 0)  # A free port; which one is in its log.
         with self._log.open("w") as log:
             self.process = started("serve", *place, *given, errors=log)
-        self.url = until(self._address)
+        self.url = until(self._address, LIMIT_SECONDS)
         self.client = httpx.Client(base_url=self.url, timeout=LIMIT_SECONDS)
 
     def _address(self):
@@ -136,7 +136,7 @@ def served(directory, *given):
     """A server that is ready, killed at the end."""
     server = Served(directory, *given)
     try:
-        until(server.is_ready)
+        until(server.is_ready, LIMIT_SECONDS)
         yield server
     finally:
         server.client.close()
@@ -327,7 +327,7 @@ class TestServing:
             pairs = join_calls(read_usage(data / "usage"))
             return [pair for pair in pairs if pair[0].call_id == call_id]
 
-        ((called, search),) = until(joined)
+        ((called, search),) = until(joined, LIMIT_SECONDS)
         assert (called.tool, called.outcome) == (tool, "ok")
         assert tool in [shown.tool for shown in search.retrieved]
         log = "".join(path.read_text() for path in (data / "usage").glob("*.jsonl"))
@@ -398,7 +398,7 @@ class TestChangesWhileItServes:
             ingest = ("ingest", "openapi", f"{cloud.url}/openapi.json", "--out", copy)
             assert "+1 added  ~0 changed  -1 removed" in toolrag(*ingest)[1]
 
-            assert until(lambda: server.ids(query)[0] == new)
+            assert until(lambda: server.ids(query)[0] == new, LIMIT_SECONDS)
             assert server.call(new)["outcome"] == "ok"
             gone = {"name": "everything-cloud/billing/create_invoice", "arguments": {}}
             assert server.client.post("/v1/call", json=gone).status_code == 404
@@ -438,15 +438,15 @@ class TestLearnedHeads:
         with served(copy, "--candidate-share", "1") as server:
             usual = server.ids(self.QUERY)
             digest = heads.put_on_trial(heads_for_the_log)
-            until(lambda: server.ids(self.QUERY, session="a") != usual)
+            until(lambda: server.ids(self.QUERY, session="a") != usual, LIMIT_SECONDS)
             moved = server.ids(self.QUERY, session="a")
             assert server.ids(self.QUERY) == usual  # Names no session: not on trial.
 
             heads.promote()
-            until(lambda: server.ids(self.QUERY) == moved)
+            until(lambda: server.ids(self.QUERY) == moved, LIMIT_SECONDS)
             assert server.client.get("/healthz").json()["heads"] == digest[:16]
             heads.state_file.write_bytes(b"torn")
-            until(lambda: server.client.get("/healthz").json()["heads_problem"])
+            until(lambda: server.client.get("/healthz").json()["heads_problem"], LIMIT_SECONDS)
             assert server.ids(self.QUERY) == moved
             time.sleep(FLUSHED_SECONDS)
             killed(server.process)
@@ -479,7 +479,7 @@ class TestKills:
             if turn % 3:
                 time.sleep(chance.uniform(0.3, 1.5))
             else:  # As soon as the first of the two files is written.
-                until(lambda before=before: written.stat().st_mtime_ns != before)
+                until(lambda before=before: written.stat().st_mtime_ns != before, LIMIT_SECONDS)
             killed(process)
             found = [tool.source for tool in ToolDirectory(copy).tools()]
             assert found.count("everything-cloud") in (OPERATIONS, FEWER)
@@ -496,7 +496,7 @@ class TestKills:
         ingest, tools = ("ingest", "openapi", documents[FEW], *given), copy / "tools.jsonl"
         before = tools.read_bytes()
         process = started(*ingest)
-        until(lambda: tools.read_bytes() != before)
+        until(lambda: tools.read_bytes() != before, LIMIT_SECONDS)
         time.sleep(random.Random(3).uniform(0.2, 1.5))
         killed(process)
 
@@ -511,7 +511,7 @@ class TestKills:
             answered = []
             with served(copy, "--lexical") as server, ThreadPoolExecutor(4) as threads:
                 asking = [threads.submit(ask_on, server, answered, name) for name in "abcd"]
-                until(lambda answered=answered: answered)
+                until(lambda answered=answered: answered, LIMIT_SECONDS)
                 time.sleep(FLUSHED_SECONDS + chance.uniform(0.1, 0.8))
                 before = time.monotonic() - FLUSHED_SECONDS
                 killed(server.process)

@@ -4,7 +4,6 @@ import logging
 import os
 import sys
 import threading
-import time
 import weakref
 
 import numpy as np
@@ -14,6 +13,7 @@ from documents import make_document
 from fakes import DIM, HashingEmbeddings, NamedEmbeddings, make_catalogue, make_tool
 from forking_scripts import run_script
 from psycopg.conninfo import conninfo_to_dict
+from waiting import seconds_until, until
 
 from langchain_toolrag import ToolRAG
 from langchain_toolrag.catalogue.document import document_of
@@ -28,6 +28,7 @@ from langchain_toolrag.postgres.tool_store import ToolTable
 from langchain_toolrag.types import ToolFilter
 
 QUERY = "current weather in a city"
+PATIENCE = 5.0  # Seconds.
 
 
 @pytest.fixture
@@ -50,32 +51,22 @@ def documents():
     return [document_of(tool) for tool in make_catalogue()]
 
 
-def until(is_true, seconds=5.0):
-    """Wait for something that another thread does; returns how long it took."""
-    started = time.monotonic()
-    while not is_true():
-        if time.monotonic() - started > seconds:
-            raise TimeoutError(f"not within {seconds} seconds")
-        time.sleep(0.01)
-    return time.monotonic() - started
-
-
 class TestReplicas:
     def test_what_one_adds_another_finds_within_two_seconds(self, opened, documents):
         first, second = opened(), opened(refresh_seconds=600)
         first.refresh(documents)
-        assert until(lambda: second.version == 1) < 2
+        assert seconds_until(lambda: second.version == 1, PATIENCE) < 2
         assert second.documents == tuple(documents)
         first.add([make_document("ping", "Says pong.")])
-        assert until(lambda: len(second.documents) == 13) < 2
+        assert seconds_until(lambda: len(second.documents) == 13, PATIENCE) < 2
         first.remove(["ping"])
-        assert until(lambda: second.version == 3) < 2
+        assert seconds_until(lambda: second.version == 3, PATIENCE) < 2
 
     def test_they_answer_alike_and_under_one_version(self, opened, documents):
         first, second = opened(), opened()
         first.refresh(documents)
         second.add([make_document("ping", "Says pong.")])
-        until(lambda: first.version == second.version == 2)
+        until(lambda: first.version == second.version == 2, PATIENCE)
         assert first.evidence(QUERY) == second.evidence(QUERY)
         assert first.evidence(QUERY).version == 2
 
@@ -122,13 +113,13 @@ class TestReplicas:
                 "update toolrag.catalogues set version = 2 where tenant = %s",
                 [index._database.tenant],
             )
-        assert until(lambda: index.version == 2) < 2
+        assert seconds_until(lambda: index.version == 2, PATIENCE) < 2
         assert len(index.documents) == 11
 
     def test_other_tenants_are_neither_seen_nor_woken_by(self, opened, tenant, monkeypatch):
         index, other = opened(refresh_seconds=600), opened(tenant=f"{tenant} other")
         opened().refresh([make_document("ping")])
-        until(lambda: index.version == 1)  # From now on it has heard every notice.
+        until(lambda: index.version == 1, PATIENCE)  # From now on it has heard every notice.
         heard, has_notice = [], Follower._has_notice
         monkeypatch.setattr(
             Follower,
@@ -136,14 +127,14 @@ class TestReplicas:
             lambda self, connection: heard.append(has_notice(self, connection)) or heard[-1],
         )
         other.refresh([make_document("pong")])
-        until(lambda: len(heard) == 3)  # By both of this tenant, and by the other's own.
+        until(lambda: len(heard) == 3, PATIENCE)  # By both of this tenant, and by the other's own.
         assert sorted(heard) == [False, False, True]
         assert [document.id for document in index.documents] == ["ping"]
 
     def test_all_have_one_order_by_whichever_steps_they_came_there(self, opened, documents):
         writer, whole = opened(), opened(refresh_seconds=600)
         writer.refresh(documents)
-        until(lambda: whole.version == 1)
+        until(lambda: whole.version == 1, PATIENCE)
         whole._follower.close()
         writer.remove([documents[0].id])
         writer.add([documents[0]])
@@ -157,7 +148,7 @@ class TestReplicas:
     def test_a_closed_one_answers_and_does_not_catch_up(self, opened, documents):
         index, writer = opened(), opened()
         writer.refresh(documents)
-        until(lambda: index.version == 1)
+        until(lambda: index.version == 1, PATIENCE)
         index.close()
         writer.remove([documents[0].id])
         assert index.evidence(QUERY).version == 1
@@ -194,7 +185,7 @@ class TestReplicas:
         index.refresh(documents)
         rag = ToolRAG(make_catalogue(), index=index)
         assert "loaded" in rag.select(QUERY).degraded
-        until(lambda: index.indexed)
+        until(lambda: index.indexed, PATIENCE)
         assert rag.select(QUERY).degraded == ""
 
     def test_a_model_that_does_not_say_which_it_is_shares_nothing(self, opened, documents, caplog):
@@ -317,7 +308,7 @@ class TestToolRAG:
     def test_tools_that_another_process_brought_are_neither_found_nor_bound(self, opened, tools):
         with ToolRAG(tools, index=opened()) as rag, ToolRAG(index=opened()) as other:
             other.tool_index.add([make_document("get_weather_map", "Draws the weather in a city.")])
-            until(lambda: rag.tool_index.version == 2)
+            until(lambda: rag.tool_index.version == 2, PATIENCE)
             assert "get_weather_map" in {hit.id for hit in other.search(QUERY, 12)}
             assert "get_weather_map" not in {hit.id for hit in rag.search(QUERY, 12)}
             assert "get_weather_map" not in rag.select(QUERY).names
@@ -339,7 +330,7 @@ class TestTrouble:
         database = conninfo_to_dict(dsn)["dbname"]
         query = "select count(*) from pg_stat_activity where datname = %s"
         with psycopg.connect(dsn, autocommit=True) as connection:
-            until(lambda: connection.execute(query, [database]).fetchone() == (1,))
+            until(lambda: connection.execute(query, [database]).fetchone() == (1,), PATIENCE)
         assert info.tb is not None  # As long as somebody has the error, nothing is collected.
 
     def test_a_database_without_tables_is_refused(self, opened, empty_database):
@@ -360,8 +351,8 @@ class TestTrouble:
         index = opened(refresh_seconds=0.1)
         with monkeypatch.context() as down:
             down.setattr(ToolTable, "since", broken)
-            until(lambda: "out of order" in index.lag)
-        until(lambda: index.lag == "")
+            until(lambda: "out of order" in index.lag, PATIENCE)
+        until(lambda: index.lag == "", PATIENCE)
 
 
 def broken(*_):
